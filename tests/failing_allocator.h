@@ -51,7 +51,9 @@ static inline void fail_each_allocation(ls_status (*body)(ls_ctx *ctx, void *use
             assert_int_equal(status, LS_OK);
             return;
         }
-        assert_true(status == LS_ENOMEM || status == LS_OK);
+        if (status != LS_ENOMEM && status != LS_OK)
+            fail_msg("without allocation %lld: %s, %s", (long long)k, ls_status_name(status),
+                     ctx.error.message);
         if (status == LS_ENOMEM) assert_int_equal(ctx.error.code, LS_ENOMEM);
     }
 }

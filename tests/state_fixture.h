@@ -18,6 +18,7 @@ static const struct {
     {"compressive", "heads=2 segment=8 memory=8 compressed=6 rate=2 compress=most_used"},
     {"longt5", "heads=2 radius=5 global_block=4"},
     {"hyena", ""},
+    {"hyena", "beyond=cut l_max=32"}, /* its filter is a cache of first rows */
     {"mamba", ""},
     {"h3", ""},
 };

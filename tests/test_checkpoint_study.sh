@@ -24,11 +24,52 @@ grep -q '1 arms from checkpoints at 192 tokens, 6 more' "$work/study/report.html
     fail "the page does not say that a checkpoint was opened"
 grep -q '"parameters": 15960' "$work/study/results.json" || fail "parameters of the checkpoint"
 [ ! -e "$golden/llama-llama3-sharded/eval" ] || fail "the study wrote into the checkpoint"
+[ "$(grep -c '"dtype": "f32"' "$work/study/results.json")" -eq 7 ] || fail "no dtype in results.json"
 cp "$work/study/results.json" "$work/before.json"
 "$program" study studies/checkpoint.yaml eval.lengths=24,48 eval.tokens=96 out="$work/study" $data \
     >/dev/null 2>"$work/err" || fail "again"
 grep -q '0 of 7 jobs to do' "$work/err" || fail "evaluations were made again"
 cmp -s "$work/before.json" "$work/study/results.json" || fail "results.json changed"
+
+# ---- its arithmetic: of all arms, or of one ----
+cat >"$work/in.yaml" <<END
+eval: {lengths: 24, tokens: 96}
+suites: passkey
+suite: {samples: 1, depths: 1, lengths: 192, candidates: 2, resamples: 2}
+arms:
+  own: {from: $golden/llama-llama3-sharded}
+  bca: {from: own, extend: bca}
+END
+study_in() { # keys
+    "$program" study "$work/in.yaml" out="$work/in" $data "$@" \
+        >"$work/out" 2>"$work/err" || fail "$*: $(grep longshot: "$work/err")"
+}
+own_loss() {
+    sed 's/"[^"]*"//g' "$work/in/results.csv" | awk -F, '$1 == "own" { print $12; exit }'
+}
+study_in dtype=bf16
+grep -q 'Evaluated in bf16' "$work/in/report.html" || fail "the page does not say bf16"
+[ "$(grep -c '"dtype": "bf16"' "$work/in/results.json")" -eq 3 ] || fail "bf16 in results.json"
+bf16=$(own_loss)
+asked() {
+    sed -n 's/^ *"logprob": \(.*\),$/\1/p' "$work/in/arms/own/seed-1/suite-passkey.json" | head -1
+}
+asked_bf16=$(asked)
+"$program" eval "$golden/llama-llama3-sharded" eval.lengths=24 eval.tokens=96 $data dtype=bf16 \
+    --json >"$work/eval.json" || fail "eval in bf16"
+grep -q '"dtype": "bf16"' "$work/eval.json" || fail "eval does not tell its arithmetic"
+said=$(sed -n 's/^ *"loss": \([0-9.]*\),$/\1/p' "$work/eval.json" | head -1)
+[ "$said" = "$bf16" ] || fail "the study has $bf16 in bf16, eval $said"
+study_in arms.bca.dtype=f64
+grep -q '4 of 4 jobs to do' "$work/err" || fail "results in bf16 were taken for f32"
+[ "$(own_loss)" != "$bf16" ] || fail "bf16 changed nothing"
+[ -n "$asked_bf16" ] && [ "$(asked)" != "$asked_bf16" ] || fail "bf16 changed nothing in a suite"
+grep -q 'Evaluated in' "$work/in/report.html" && fail "one arithmetic was said of two"
+grep -q '"dtype": "f64"' "$work/in/results.json" || fail "an arm has no arithmetic of its own"
+for bad in dtype=f16 arms.bca.dtype=half; do
+    "$program" study "$work/in.yaml" out="$work/in" $data $bad >/dev/null 2>"$work/err"
+    [ $? -eq 2 ] && grep -q 'bf16' "$work/err" || fail "$bad: $(head -1 "$work/err")"
+done
 
 # ---- trained on, a run, and what they are compared with ----
 cat >"$work/arms.yaml" <<END

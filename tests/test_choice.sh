@@ -56,4 +56,30 @@ refused 2 "sweep_keep has no effect without sweep" study plain.yaml out=x
 refused 2 "needs train.validate_every" study s.yaml train.validate_every=0 data.validation_share=0 out=x
 refused 2 "arm alibi-lr1e-6 has .* parameters, .* more than the median" study s.yaml arms.alibi.model.hidden=90 out=x
 refused 2 "equal_parameters allows 5" study s.yaml arms.alibi.model.hidden=90 out=x check=true
+# arms that train on from another compete too; what is tested of them follows
+cat >on.yaml <<'Y'
+seeds: [1, 2]
+model: {layers: 1, width: 16, length: 32, position: rope}
+mixer: {heads: 2}
+data: {corpus: text.txt, validation_share: 0.2, test_share: 0.2}
+train: {steps: 10, batch: 2, validate_every: 10, validate_tokens: 256, warmup: 2, lr: 1e-2}
+eval: {lengths: [32], tokens: 256}
+arms:
+  base: {label: base}
+  low: {from: base, one_of: pi, train.steps: 10, train.lr: 1e-7, extend: interpolation, extend.factor: 2}
+  high: {from: base, one_of: pi, train.steps: 10, extend: interpolation, extend.factor: 2}
+  low-more: {from: low, extend: interpolation, extend.factor: 4}
+  high-more: {from: high, extend: interpolation, extend.factor: 4}
+Y
+"$program" study on.yaml jobs=2 --quiet >out.txt 2>&1 || { cat out.txt; fail "a study of arms that train on"; }
+python3 - <<'P' || fail "results of arms that train on"
+import json, os
+arms = {a["name"]: a for a in json.load(open("runs/on/results.json"))["arms"]}
+assert [arms[n]["seeds"] for n in ("base", "low", "high", "low-more", "high-more")] == [2, 0, 2, 0, 2]
+assert arms["low"]["chosen"] is False and arms["high"]["chosen"] and arms["low-more"]["chosen"] is False
+assert arms["low"]["trial_loss"] > arms["high"]["trial_loss"] and "chosen" not in arms["base"]
+assert os.listdir("runs/on/arms/low") == ["seed-1"]
+P
+refused 2 "one_of is no choice within another, that of arm base" study on.yaml arms.base.one_of=x out=x
+refused 2 "one_of is for arms that train" study on.yaml arms.low-more.one_of=x out=x
 exit $failures

@@ -30,6 +30,8 @@ refuses 2 "no verb nothing" help nothing
 
 # keys
 refuses 2 "did you mean train.steps" train train.stesp=3 data.corpus=text.txt
+refuses 2 "train.state_lr acts on the state spaces" train train.state_lr=1e-3 train.steps=1 model.layers=1 \
+    model.width=16 mixer.heads=2 data.corpus=text.txt out=rates
 refuses 2 "did you mean model.layers" train model.layer=3 data.corpus=text.txt
 refuses 2 "there is no key models.layers" train models.layers=3 data.corpus=text.txt
 refuses 2 "did you mean threads" train thread=3 data.corpus=text.txt

@@ -584,13 +584,13 @@ LAW(same_bits)
 LAW(declared_is_true)
 LAW(out_of_memory)
 
-/* A check that refuses too much would leave nothing to test. */
+/* A check that refuses too much would leave nothing to test. The example's mixer is alone. */
 static void law_cut_gradients(void **state) {
     (void)state;
     enum { LEAST = 131 };
     for_all(cut_gradients);
-    if (getenv("LONGSHOT_TEST_MIXER") == NULL && getenv("LONGSHOT_TEST_DEVICE") == NULL &&
-        gradients_passed < LEAST)
+    if (ls_mixer_count > 1 && getenv("LONGSHOT_TEST_MIXER") == NULL &&
+        getenv("LONGSHOT_TEST_DEVICE") == NULL && gradients_passed < LEAST)
         fail_msg("gradients pass through the state of %d arrangements, not of %d", gradients_passed,
                  LEAST);
 }

@@ -498,6 +498,7 @@ static void test_gradient_add(void **state) {
     enum { COUNT = 64 * 1031 };
     static float to[COUNT], from[COUNT], got[COUNT];
     ls_ctx *ctx = &device_ctx, near = ls_ctx_default();
+    near.device = NULL;
     for (int64_t i = 0; i < COUNT; i++) {
         to[i] = (float)ls_random_normal((ls_random){.seed = 1}, (uint64_t)i);
         from[i] = i % 7 == 0 ? -0.0f : (float)ls_random_normal((ls_random){.seed = 2}, (uint64_t)i);
@@ -526,9 +527,9 @@ static void test_adamw(void **state) {
     (void)state;
     if (device_ctx.device == NULL) skip();
     enum { COUNT = LS_ADAMW_PIECE + 64 * 37, PIECES = 3 };
-    static const ls_adamw_piece pieces[PIECES] = {{0, LS_ADAMW_PIECE, true},
-                                                  {LS_ADAMW_PIECE, 64, false},
-                                                  {LS_ADAMW_PIECE + 64, 64 * 36, true}};
+    static const ls_adamw_piece pieces[PIECES] = {{0, LS_ADAMW_PIECE, true, 1},
+                                                  {LS_ADAMW_PIECE, 64, false, 0.25F},
+                                                  {LS_ADAMW_PIECE + 64, 64 * 36, true, 1}};
     static float here[4][COUNT], got[4][COUNT];
     static ls_bf16 shadow[COUNT], shadow_got[COUNT];
     double sums[PIECES], sums_got[PIECES];

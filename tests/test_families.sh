@@ -13,10 +13,11 @@ fail() {
 }
 
 # ---- values ----
-# more folders of this kind: tests/golden/make/checkpoints.py
-for folder in "$golden"/*/ ${LONGSHOT_CHECKPOINTS:+"$LONGSHOT_CHECKPOINTS"/*/}; do
-    folder=${folder%/}
-    expected=$folder/expected.safetensors
+# more folders of this kind: tests/golden/make/checkpoints.py; gguf-types holds no model
+for expected in "$golden"/*/expected.safetensors \
+    ${LONGSHOT_CHECKPOINTS:+"$LONGSHOT_CHECKPOINTS"/*/expected.safetensors}; do
+    folder=${expected%/*}
+    [ "${folder##*/}" != gguf-types ] || continue
     "$program" apply model from="$folder" golden="$expected" tol=1e-9 grad_tol=1e-8 ||
         fail "$folder in f64"
     "$program" apply model from="$folder" golden="$expected" dtype=f32 tol=1e-4 grad_tol=1e-3 \
@@ -41,6 +42,17 @@ for family in gpt2 llama-llama3-sharded; do
         >"$work/out" || fail "eval $family"
     [ ! -e "$folder/eval" ] || fail "eval $family wrote into the checkpoint"
 done
+# what inspect foresees is what eval takes
+foreseen() { # KEY: its value in f32
+    sed -n '/"f32": {/,/}/s/^ *"'"$1"'": \([0-9]*\),*$/\1/p' "$work/inspect.json"
+}
+"$program" inspect "$folder" --json >"$work/inspect.json"
+"$program" eval "$folder" data.corpus="$work/text.txt" eval.lengths=192 eval.batch=1 \
+    cache="$work/cache" dtype=f32 --json >"$work/eval.json"
+grep -q "\"state_bytes\": $(foreseen state)," "$work/eval.json" || fail "the state that inspect foresees"
+weights=$(foreseen weights) # 15,960 parameters, and what describes them
+[ "$weights" -ge 63840 ] && [ "$weights" -lt 90000 ] || fail "inspect foresees weights of $weights bytes"
+[ "$(foreseen scoring)" -gt "$(foreseen state)" ] || fail "inspect foresees no memory for scoring"
 eval_loss() { # FOLDER arguments: the loss
     "$program" eval "$@" data.corpus="$work/text.txt" eval.lengths=40 cache="$work/cache" --json |
         sed -n 's/^ *"loss": \(.*\),$/\1/p' | head -1

@@ -270,9 +270,9 @@ static void test_long(void **state) {
     compare_types(&ctx, &(shape){1, 4001, 3, 8, 16, true, true, true}, 1e-11, 2e-5);
 }
 
-/* Texts of many tiles: the last one short, one sequence and several, states wider than a tile and
- * deeper than is taken at once. */
-static void test_many_tiles(void **state) {
+/* Lengths at which a device cuts the time into strips: the last one short, one sequence and several,
+ * states wider than a tile and deeper than is taken at once. */
+static void test_strips(void **state) {
     (void)state;
     static const shape cut[] = {
         {1, 1111, 3, 8, 24, true, true, true},     {3, 600, 2, 16, 8, false, false, false},
@@ -341,7 +341,7 @@ static void compare_parts(const int64_t *ends) {
 static void test_parts(void **state) {
     (void)state;
     compare_parts((const int64_t[]){0, 1, 65, 140, 150});
-    compare_parts((const int64_t[]){0, 600, 1200, 1201, 1801});
+    compare_parts((const int64_t[]){0, 600, 1200, 1201, 1801}); /* in strips on a device */
 }
 
 /* Beyond operands and results nothing grows with the length, with gradients or without. */
@@ -370,7 +370,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definition), cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_fast_types), cmocka_unit_test(test_long),
-        cmocka_unit_test(test_many_tiles), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_strips),     cmocka_unit_test(test_parts),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -366,7 +366,7 @@ static const subject subjects[] = {
     {"scan wide", scanned, &recurrences[6]},
     {"scan of 16 states", scanned, &recurrences[7]},
     {"scan of 16 states, no gate", scanned, &recurrences[8]},
-    {"scan of a long text", scanned, &recurrences[11]},
+    {"scan in strips", scanned, &recurrences[11]}, /* where a device cuts the time */
     {"scan of complex states", scanned_complex, &complex_recurrences[0]},
     {"scan of 8 complex states, no gate", scanned_complex, &complex_recurrences[1]},
     {"scan of one complex state", scanned_complex, &complex_recurrences[2]},

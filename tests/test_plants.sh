@@ -19,7 +19,7 @@ for patch in tests/plants/*.patch; do
     done
     added=$(grep -c '^+[^+]' "$patch" || :) removed=$(grep -c '^-[^-]' "$patch" || :)
     [ "$added" -le 2 ] && [ "$removed" -le 2 ] && [ "$removed" -ge 1 ] || fail "$name changes $removed lines"
-    grep -q '^+++ b/src/' "$patch" || fail "$name plants nothing in src"
+    grep -q '^+++ b/\(src/\|script/\|CMakeLists\)' "$patch" || fail "$name plants nothing that is built or run"
     git apply -C0 --check "$patch" || fail "$name no longer applies: make it anew, or drop it with its line of code"
     count=$((count + 1))
 done

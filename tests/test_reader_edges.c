@@ -45,6 +45,11 @@ static void test_paths(void **state) {
 
 /* ---- settings ---- */
 
+typedef struct words {
+    ls_option_text name;
+} words;
+#define WORDS(name) words, name
+
 static void test_settings(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
@@ -59,6 +64,27 @@ static void test_settings(void **state) {
     expect("again", ls_settings_put(&ctx, &settings, "train.steps", "1"), &ctx, NULL);
     assert_false(ls_settings_is_used(&settings, "train.steps"));
     assert_false(ls_settings_is_used(&settings, "train.length"));
+    /* a copy over another value, and one over the same */
+    const ls_setting others[] = {{.key = settings.items[0].key, .value = (char[]){"2"}},
+                                 {.key = settings.items[0].key, .value = (char[]){"2"}}};
+    for (size_t i = 0; i < 2; i++) {
+        expect("a copy", ls_settings_copy(&ctx, &settings, &others[i]), &ctx, NULL);
+        assert_string_equal(ls_settings_get(&settings, "train.steps"), "2");
+        assert_int_equal(settings.items[0].over, i == 0);
+    }
+    /* quotes in what config.yaml is made of come back */
+    static const ls_option option[] = {LS_TEXT("name", WORDS(name), "", "A name.")};
+    const ls_option_table table = {option, 1, sizeof(words)};
+    const words given = {"it's 'so'"};
+    words back = {""};
+    ls_text yaml = {0};
+    ls_settings again = {0};
+    ls_settings_print(&ctx, "part", &table, NULL, &given, &yaml);
+    expect("quotes", ls_settings_parse(&ctx, &again, yaml.bytes, yaml.length, "yaml"), &ctx, NULL);
+    expect("use", ls_settings_apply(&ctx, &again, "part", &table, NULL, &back), &ctx, NULL);
+    assert_string_equal(back.name, given.name);
+    ls_settings_clear(&ctx, &again);
+    ls_text_clear(&ctx, &yaml);
     ls_text deep = {0};
     for (int i = 0; i < 200; i++) ls_text_printf(&ctx, &deep, "%*sk:\n", i, "");
     expect("nested keys", ls_settings_parse(&ctx, &settings, deep.bytes, deep.length, "deep"), &ctx,

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "model/stream_internal.h"
+#include "tensor/engine/program_internal.h"
 
 enum { CAPACITY = 64, CHUNK = 8, STREAMS = 18, STEPS = 4 };
 
@@ -170,10 +171,43 @@ static void test_refusals(void **unused) {
     world_close(&w);
 }
 
+/* Nodes of a step that threads share, of all that compute. */
+static int shared_nodes(const char *words, int64_t team_work, int *all) {
+    const ls_program_options options = {
+        .batch = 1, .length = 1, .streaming = true, .capacity = CAPACITY, .chunk_max = CHUNK};
+    world w;
+    ls_program *program;
+    int shared = 0;
+    world_open(&w, words, LS_F32, 2);
+    w.ctx.team_work = team_work;
+    OK(&w, ls_model_program(w.model, LS_MODEL_LOGITS, options, &program));
+    *all = 0;
+    for (size_t i = 0; i < program->nodes.count; i++) {
+        const ls_node *node = program->nodes.at[i];
+        *all += node->call != NULL;
+        shared += node->call != NULL && !node->small;
+    }
+    ls_program_free(program);
+    world_close(&w);
+    return shared;
+}
+
+/* Threads are not woken for work that one of them does sooner; large products they share. */
+static void test_small_work(void **unused) {
+    (void)unused;
+    int all;
+    assert_int_equal(shared_nodes("model.width=128 mixer.heads=2", LS_TEAM_WORK, &all), 0);
+    assert_true(all > 10);
+    const int shared = shared_nodes("model.width=512 mixer.heads=2", LS_TEAM_WORK, &all);
+    assert_in_range(shared, 6, all / 2);
+    assert_int_equal(shared_nodes("model.width=128 mixer.heads=2", 0, &all), all);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_small_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -305,6 +305,79 @@ static void survives_every_allocation_failure(void **state) {
     box_close(&b);
 }
 
+/* Names beside ours: none is taken for a checkpoint, swept away, or in the way. */
+static void leaves_other_names_alone(void **state) {
+    (void)state;
+    static const char *const others[] = {
+        "step-1",   "step-99999999999999999999", "step-9223372036854775808", "step-", "x",
+        "other.tmp"};
+    box b;
+    char path[300], far[4200];
+    box_open(&b, "dtype=f32");
+    box_save(&b, 1, 2);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", b.checkpoints, others[i]);
+        assert_int_equal(mkdir(path, 0777), 0);
+    }
+    assert_int_equal(ls_checkpoint_sweep(&b.f.ctx, b.checkpoints), LS_OK);
+    box_expect(&b, 1);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", b.checkpoints, others[i]);
+        assert_true(ls_path_is_folder(path));
+    }
+    for (size_t length = 4070; length < 4096;
+         length++) { /* no room for the step, its .tmp, a file */
+        ls_checkpoint checkpoint = {.step = 2, .state = json_object()};
+        memset(far, 'n', length);
+        far[length] = '\0';
+        b.f.ctx.error = (ls_error){0};
+        const ls_status status = ls_checkpoint_save(&b.f.ctx, far, &checkpoint, b.optimizer, 2);
+        json_decref(checkpoint.state);
+        assert_true(status == LS_EUSE || status == LS_EINPUT || status == LS_EIO);
+        assert_true(b.f.ctx.error.message[0] != '\0');
+    }
+    box_close(&b);
+}
+
+/* Checksums of a config.yaml: of all of it, or of all but train.steps, which may grow. */
+static void knows_an_edited_config(void **state) {
+    (void)state;
+    static const char whole[] = "model:\n  width: 8\ntrain:\n  steps: 9\n  lr: 1\n",
+                      grown[] = "model:\n  width: 8\ntrain:\n  steps: 99\n  lr: 1\n",
+                      other[] = "model:\n  width: 9\ntrain:\n  steps: 9\n  lr: 1\n",
+                      cut[] = "model:\n  width: 8\ntrain:\n  steps: 9";
+    static const struct {
+        const char *text;
+        bool but_steps, edited;
+    } configs[] = {{whole, true, false}, {grown, true, false},  {other, true, true},
+                   {cut, true, true},    {whole, false, false}, {grown, false, true}};
+    box b;
+    char folder[200], path[256], config[256], text[300];
+    bool edited;
+    box_open(&b, "dtype=f32");
+    snprintf(folder, sizeof folder, "%s/edited", b.f.folder);
+    assert_int_equal(ls_folder_make(&b.f.ctx, folder), LS_OK);
+    snprintf(path, sizeof path, "%s/manifest.json", folder);
+    snprintf(config, sizeof config, "%s/config.yaml", folder);
+    assert_int_equal(ls_checkpoint_edited(&b.f.ctx, folder, config, &edited), LS_OK);
+    assert_false(edited); /* there is nothing to compare with */
+    for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
+        const unsigned long long all = ls_hash(whole, sizeof whole - 1),
+                                 rest = ls_checkpoint_rest_hash(whole, sizeof whole - 1);
+        snprintf(text, sizeof text, "{\"config\":\"%016llx\",\"%s\":\"%016llx\"}", all,
+                 configs[i].but_steps ? "config_but_steps" : "unknown", rest);
+        assert_int_equal(ls_file_write(&b.f.ctx, path, text, strlen(text)), LS_OK);
+        assert_int_equal(ls_file_write(&b.f.ctx, config, configs[i].text, strlen(configs[i].text)),
+                         LS_OK);
+        assert_int_equal(ls_checkpoint_edited(&b.f.ctx, folder, config, &edited), LS_OK);
+        assert_int_equal(edited, configs[i].edited);
+    }
+    assert_int_equal(ls_file_write(&b.f.ctx, path, "{}", 2), LS_OK);
+    assert_int_equal(ls_checkpoint_edited(&b.f.ctx, folder, config, &edited), LS_EINPUT);
+    assert_non_null(strstr(b.f.ctx.error.message, "config"));
+    box_close(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(comes_back_the_same),
@@ -316,6 +389,8 @@ int main(void) {
         cmocka_unit_test(refuses_weights_that_are_not_finite),
         cmocka_unit_test(refuses_another_model),
         cmocka_unit_test(survives_every_allocation_failure),
+        cmocka_unit_test(leaves_other_names_alone),
+        cmocka_unit_test(knows_an_edited_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

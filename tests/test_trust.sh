@@ -39,7 +39,7 @@ pipe() { # FILE COMMAND...
     mkfifo "$file"
     timeout 30 "$@" >out.txt 2>err.txt
     code=$?
-    [ $code -ne 124 ] || fail "$* waits for $file"
+    [ $code -ne 124 ] || { fail "$* waits for $file"; exit 1; } # and so would the rest
     rm -f "$file"
     [ ! -e kept ] || mv kept "$file"
 }

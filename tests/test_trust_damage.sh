@@ -12,7 +12,7 @@ recipe="model.layers=1 model.width=16 mixer.heads=2 model.length=16 data.corpus=
 # a token file that is cut or overwritten while a training reads it: named, exit 3, no signal
 change_tokens() { # WHAT COMMAND
     rm -rf run cache
-    "$program" train $recipe train.steps=1000000 train.checkpoint_every=50 out=run >out.txt 2>err.txt &
+    timeout 60 "$program" train $recipe train.steps=1000000 train.checkpoint_every=50 out=run >out.txt 2>err.txt &
     job=$!
     while kill -0 $job 2>/dev/null && ! ls run/checkpoints/*/manifest.json >/dev/null 2>&1; do sleep 0.1; done
     file=$(ls cache/longshot/*-train.tokens)

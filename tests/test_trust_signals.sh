@@ -128,7 +128,7 @@ pipe() { # FILE COMMAND...
     mkfifo "$file"
     timeout 30 "$@" >out.txt 2>err.txt
     code=$?
-    [ $code -ne 124 ] || fail "$* waits for $file"
+    [ $code -ne 124 ] || { fail "$* waits for $file"; exit 1; } # and so would the rest
     [ $code -ne 0 ] || fail "$* took a pipe for $file"
     rm -f "$file"
     [ ! -e kept ] || mv kept "$file"

@@ -57,8 +57,7 @@ void ls__api_put_result(const void *from, size_t known, void *result);
 
 /* Adds the words of a NULL-ended array (or NULL). */
 ls_status ls__api_put_settings(ls_ctx *ctx, const char *const *words, ls_settings *settings);
-/* The keys that have no section: dtype (*given: whether it was there) and seed. */
-ls_status ls__api_read_dtype(ls_ctx *ctx, const ls_settings *settings, ls_dtype *out, bool *given);
+/* The seed, which has no section. */
 ls_status ls__api_read_seed(ls_ctx *ctx, const ls_settings *settings, int64_t *out);
 /* LS_EUSE where a recipe wants what the engine decides: device, threads, isa, cache. */
 ls_status ls__api_refuse_engine_keys(ls_ctx *ctx, const ls_settings *settings);

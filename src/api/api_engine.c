@@ -193,19 +193,6 @@ ls_status ls__api_put_settings(ls_ctx *ctx, const char *const *words, ls_setting
     return LS_OK;
 }
 
-ls_status ls__api_read_dtype(ls_ctx *ctx, const ls_settings *settings, ls_dtype *out, bool *given) {
-    const char *name = ls_settings_get(settings, "dtype");
-    *out = LS_F32;
-    *given = name != NULL && strcmp(name, "auto") != 0;
-    if (!*given) return LS_OK;
-    for (int t = 0; t < LS_REAL_TYPES; t++)
-        if (strcmp(name, ls_dtype_name((ls_dtype)t)) == 0) {
-            *out = (ls_dtype)t;
-            return LS_OK;
-        }
-    return LS_FAIL(ctx, LS_EUSE, "dtype=%.40s: choose auto, f64, f32 or bf16", name);
-}
-
 ls_status ls__api_read_seed(ls_ctx *ctx, const ls_settings *settings, int64_t *out) {
     const char *text = ls_settings_get(settings, "seed");
     *out = 1;

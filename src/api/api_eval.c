@@ -64,7 +64,7 @@ static ls_status evaluate(longshot_engine *engine, const char *path,
     bool typed;
     int64_t seed;
     LS_TRY(ls__api_refuse_engine_keys(ctx, settings));
-    LS_TRY(ls__api_read_dtype(ctx, settings, &type, &typed));
+    LS_TRY(ls_trained_dtype(ctx, settings, &type, &typed));
     LS_TRY(ls__api_read_seed(ctx, settings, &seed));
     const ls_evaluation_request request = {.path = path,
                                            .settings = settings,

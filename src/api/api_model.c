@@ -12,7 +12,7 @@ static ls_status open_model(longshot_model *model, const char *path,
     ls_status status;
     LS_TRY(ls__api_options(ctx, options, &all, sizeof all, "longshot_model_options"));
     LS_TRY_GOTO(ls__api_put_settings(ctx, all.settings, &settings));
-    LS_TRY_GOTO(ls__api_read_dtype(ctx, &settings, &type, &given));
+    LS_TRY_GOTO(ls_trained_dtype(ctx, &settings, &type, &given));
     LS_TRY_GOTO(ls_trained_open(ctx, path, &settings, given ? &type : NULL, &model->trained));
     status = ls_settings_finish(ctx, &settings, (const char *const[]){"extend", "dtype", NULL});
 fail:

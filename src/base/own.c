@@ -66,3 +66,25 @@ bool ls_own_trusted(const char *path) {
     cut_last(real);
     return owned(real[0] == '\0' ? "/" : real);
 }
+
+#ifdef LS_WHEEL
+bool ls_own_plugin(const char *file, char *out, size_t bytes) {
+    return ls_own_path(out, bytes, "", file) && ls_own_trusted(out);
+}
+
+const char *ls_own_plugin_nowhere(void) {
+    return "not in the folder of the wheel's library";
+}
+#else
+bool ls_own_plugin(const char *file, char *out, size_t bytes) {
+    static const char *const places[] = {"", "lib", "../lib"};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (ls_own_path(out, bytes, places[i], file) && ls_own_trusted(out)) return true;
+    snprintf(out, bytes, "%s/%s", LS_LIBRARY_FOLDER, file);
+    return ls_own_trusted(out);
+}
+
+const char *ls_own_plugin_nowhere(void) {
+    return "neither beside the program nor in " LS_LIBRARY_FOLDER;
+}
+#endif

@@ -20,4 +20,11 @@ bool ls_own_path(char *out, size_t bytes, const char *place, const char *name);
  * all. */
 bool ls_own_trusted(const char *path);
 
+/* Finds a plug-in: beside the program or library, in lib/ there or next to it, or where it was
+ * installed. A wheel holds all its files in one folder, and looks nowhere else. The loader's own
+ * search is not asked: it may lead through the current folder. */
+bool ls_own_plugin(const char *file, char *out, size_t bytes);
+/* "neither beside the program nor in FOLDER": where it was looked for. */
+const char *ls_own_plugin_nowhere(void);
+
 #endif

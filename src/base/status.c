@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,16 +100,20 @@ static void give_aligned(void *user, void *pointer) {
     free(pointer);
 }
 
+/* A number in the environment; `otherwise` where there is none in the range. */
+static long wish_of(const char *name, long least, long most, long otherwise) {
+    const char *wish = getenv(name);
+    char *end;
+    if (wish == NULL) return otherwise;
+    const long value = strtol(wish, &end, 10);
+    return end != wish && value >= least && value <= most ? value : otherwise;
+}
+
 ls_ctx ls_ctx_default(void) {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const char *wish = getenv("OMP_NUM_THREADS");
-    if (wish != NULL) {
-        char *end;
-        long value = strtol(wish, &end, 10);
-        if (end != wish && value > 0 && value <= 1024) processors = value;
-    }
+    const long processors = wish_of("OMP_NUM_THREADS", 1, 1024, sysconf(_SC_NPROCESSORS_ONLN));
     return (ls_ctx){
         .allocator = {.take = take_aligned, .give = give_aligned},
         .threads = processors < 1 ? 1 : (int)processors,
+        .team_work = wish_of("LONGSHOT_TEAM_WORK", 0, LONG_MAX, LS_TEAM_WORK),
     };
 }

@@ -50,8 +50,9 @@ typedef struct ls_allocator {
 typedef struct ls_ctx {
     ls_allocator allocator;
     ls_error error;
-    int threads;     /* worker threads of the kernels, at least 1 */
-    const char *isa; /* kernels to use: base, avx2, avx512; NULL: the best this processor has */
+    int threads;       /* worker threads of the kernels, at least 1 */
+    int64_t team_work; /* floating-point operations: less than that one thread does alone */
+    const char *isa;   /* kernels to use: base, avx2, avx512; NULL: the best this processor has */
     struct ls_device
         *device; /* where to compute: see tensor/engine/device.h; NULL: the processor */
     void (*log)(void *user, const char *line); /* progress and messages; may be NULL */
@@ -63,8 +64,13 @@ typedef struct ls_ctx {
     bool rehearsal;
 } ls_ctx;
 
+/* Waking threads and waiting for them takes longer than they save below this: about 20 microseconds
+ * of a product with one row. */
+enum { LS_TEAM_WORK = 1 << 18 };
+
 /* A context on the C library's allocator, with as many threads as there are processors (or as
- * OMP_NUM_THREADS says). */
+ * OMP_NUM_THREADS says), which share work from LS_TEAM_WORK on (or as LONGSHOT_TEAM_WORK says: tests
+ * share the smallest). */
 ls_ctx ls_ctx_default(void);
 
 const char *ls_status_name(ls_status code);

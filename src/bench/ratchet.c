@@ -10,19 +10,13 @@ enum { NAME_BYTES = 256 };
 
 /* ---- machines ---- */
 
-static void keep_name(void *user, const char *key, const char *value) {
-    if (strcmp(key, "device") == 0) json_object_set_new(user, "name", json_string(value));
-}
-
 json_t *ls_ratchet_machine(const ls_ctx *ctx) {
     ls_machine about;
+    char device[NAME_BYTES];
+    ls_device_title(ctx, device, sizeof device);
+    if (device[0] != '\0') return json_pack("{s:s}", "name", device); /* threads decide nothing */
     ls_machine_describe(&about);
-    json_t *machine = json_pack("{s:s, s:i}", "name", about.name, "threads", ctx->threads);
-    if (ctx->device != NULL && ctx->device->describe != NULL && machine != NULL) {
-        ctx->device->describe(ctx->device, keep_name, machine);
-        json_object_del(machine, "threads"); /* they decide nothing there */
-    }
-    return machine;
+    return json_pack("{s:s, s:i}", "name", about.name, "threads", ctx->threads);
 }
 
 ls_status ls_ratchet_check(ls_ctx *ctx, const json_t *before, const json_t *machine,

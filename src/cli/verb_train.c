@@ -75,9 +75,10 @@ static ls_status check(ls_cli *cli, const ls_training_request *request) {
     if (cli->json) return ls_cli_print_json(cli, cost_json(&said));
     ls_text_printf(&cli->ctx, &text,
                    "%" PRId64 " parameters, %" PRId64 " of them trained; %" PRId64
-                   " tokens; at most %.1f MB at one time\n",
+                   " tokens; at most %.1f MB at one time%s\n",
                    said.alone.parameters, said.alone.trained, said.alone.tokens,
-                   1e-6 * (double)said.alone.bytes);
+                   1e-6 * (double)said.alone.bytes,
+                   cli->ctx.device == NULL ? "" : ", on the device and beside it");
     for (int i = 0; i < said.counts; i++)
         ls_text_printf(&cli->ctx, &text, "on %d ranks at most %.1f MB each\n", 2 << i,
                        1e-6 * (double)said.bytes[i]);

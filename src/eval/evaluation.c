@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "eval/task.h"
+#include "tensor/engine/device.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -232,7 +233,11 @@ static json_t *extension_json(const ls_settings *settings) {
 
 json_t *ls_evaluation_json(const ls_evaluation *e) {
     json_t *json = ls_eval_results_json(&e->results);
+    char device[256];
     if (json == NULL) return NULL;
+    ls_device_title(e->ctx, device, sizeof device);
+    if (device[0] != '\0') json_object_set_new(json, "device", json_string(device));
+    json_object_set_new(json, "dtype", json_string(ls_dtype_name(e->trained.model->type)));
     json_object_set_new(json, "step", json_integer(e->trained.step));
     if (e->task.type != NULL) {
         json_object_set_new(json, "task", json_string(e->task.type->name));

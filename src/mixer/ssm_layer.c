@@ -171,6 +171,7 @@ static ls_init made_by(void (*fill)(const ls_init *, double *, int64_t), double 
                      .c = c,
                      .fill = fill,
                      .no_decay = true,
+                     .own_rate = true,
                      .full = true};
 }
 

@@ -9,26 +9,18 @@
 
 static const char file[] = "liblongshot-mpi.so";
 
-static bool find_library(char *path, size_t bytes) {
-    static const char *const places[] = {"", "lib", "../lib"};
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
-        if (ls_own_path(path, bytes, places[i], file) && ls_own_trusted(path)) return true;
-    snprintf(path, bytes, "%s/%s", LS_LIBRARY_FOLDER, file);
-    return ls_own_trusted(path);
-}
-
 bool ls__mpi_found(void) {
     char path[PATH_MAX];
-    return find_library(path, sizeof path);
+    return ls_own_plugin(file, path, sizeof path);
 }
 
 ls_status ls__mpi_open(ls_ctx *ctx, ls_launch *launch, ls_transport **out) {
     char path[PATH_MAX], why[300] = "";
-    if (!find_library(path, sizeof path))
+    if (!ls_own_plugin(file, path, sizeof path))
         return LS_FAIL(ctx, LS_EUSE,
-                       "rank %d of %d: %s is neither beside the program nor in " LS_LIBRARY_FOLDER
-                       "; without it MASTER_ADDR and MASTER_PORT must say where rank 0 is",
-                       launch->rank, launch->size, file);
+                       "rank %d of %d: %s is %s; without it MASTER_ADDR and MASTER_PORT must say "
+                       "where rank 0 is",
+                       launch->rank, launch->size, file, ls_own_plugin_nowhere());
     /* MPI's own plug-ins look for its symbols among those that all can see */
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     void *symbol = library == NULL ? NULL : dlsym(library, LS_TRANSPORT_OPEN_NAME);

@@ -392,6 +392,8 @@ static void put_plan(const reach_page *page) {
              "the trained length",
              tokens, ls_member_text(plan, "protocol"), ls_member_real(plan, "tokens_per_second"));
     ls_html_term(page->ctx, "amount", text, page->out);
+    if (ls_member_text(page->state, "dtype")[0] != '\0')
+        ls_html_term(page->ctx, "arithmetic", ls_member_text(page->state, "dtype"), page->out);
     snprintf(text, sizeof text, "%.0f s of a budget of %.0f s a call",
              ls_member_real(page->state, "spent_seconds"),
              ls_member_real(page->state, "budget_seconds"));

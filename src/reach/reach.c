@@ -157,8 +157,9 @@ static ls_status new_state(ls_reach *reach, json_t **out) {
     snprintf(data, sizeof data, "%016llx", (unsigned long long)ls_data_hash(&reach->data));
     base_name(reach->request.path, name, sizeof name);
     const ls_position_type *position = trained->config.position.type;
-    *out = json_pack("{s:s, s:s, s:s, s:I, s:b, s:s, s:s, s:{s:s, s:s, s:I}, s:f, s:{}}", "format",
-                     format_name, "longshot", LS_VERSION, "model", name, "trained_length",
+    *out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:b, s:s, s:s, s:{s:s, s:s, s:I}, s:f, s:{}}",
+                     "format", format_name, "longshot", LS_VERSION, "model", name, "dtype",
+                     ls_dtype_name(trained->model->type), "trained_length",
                      (json_int_t)trained->config.trained_length, "bounded", ls_reach_bounded(reach),
                      "position", position == NULL ? "none" : position->name, "corpus",
                      ls_data_name(&reach->model.data), "identity", "model", model, "data", data,

@@ -68,10 +68,7 @@ static void widen_by(const ls_chart_series *s, ls_axis *x, ls_axis *y) {
     for (size_t i = 0; i < s->count; i++) {
         if (!ls_axis_takes(x, s->x[i]) || !ls_axis_takes(y, s->y[i])) continue;
         ls_axis_widen(x, s->x[i]);
-        ls_axis_widen(y, s->y[i]);
-        if (s->low == NULL) continue;
-        ls_axis_widen(y, s->low[i]);
-        ls_axis_widen(y, s->high[i]);
+        ls_axis_widen(y, s->y[i]); /* bands are cut at the edge: of two seeds they are very wide */
     }
 }
 
@@ -230,19 +227,34 @@ static void draw_marker(ls_ctx *ctx, int marker, double x, double y, ls_text *ou
     ls_text_printf(ctx, out, "M%.1f %.1f%s", x, y, shapes[marker % LS_CHART_MARKERS]);
 }
 
+/* Whether a band has an end here; it may lie far outside, and on a logarithmic axis where no number
+ * is. */
+static bool place_end(const ls_axis *y, double value, double *at) {
+    enum { FAR = 9999 };
+    if (!(fabs(value) < 1e30)) return false;
+    *at = y->log && value <= 1e-30 ? FAR : fmax(-FAR, fmin(ls_axis_place(y, value), FAR));
+    return true;
+}
+
+/* Within the plot alone: an svg of its own, with the same coordinates, is cut at its edges. */
 static void draw_band(ls_ctx *ctx, const ls_chart_series *s, const ls_axis *x, const ls_axis *y,
                       ls_text *out) {
     size_t drawn = 0;
+    double at;
     ls_text path = {0};
     for (size_t i = 0; i < s->count; i++)
-        if (ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->high[i]))
+        if (ls_axis_takes(x, s->x[i]) && place_end(y, s->high[i], &at))
             ls_text_printf(ctx, &path, "%c%.1f %.1f", drawn++ == 0 ? 'M' : 'L',
-                           ls_axis_place(x, s->x[i]), ls_axis_place(y, s->high[i]));
+                           ls_axis_place(x, s->x[i]), at);
     for (size_t i = s->count; i-- > 0;)
-        if (ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->low[i]))
-            ls_text_printf(ctx, &path, "L%.1f %.1f", ls_axis_place(x, s->x[i]),
-                           ls_axis_place(y, s->low[i]));
-    if (drawn > 1) ls_text_printf(ctx, out, "<path class=\"band\" d=\"%sz\"/>", path.bytes);
+        if (ls_axis_takes(x, s->x[i]) && place_end(y, s->low[i], &at))
+            ls_text_printf(ctx, &path, "L%.1f %.1f", ls_axis_place(x, s->x[i]), at);
+    const double width = x->to - LEFT, height = HEIGHT - BOTTOM - TOP;
+    if (drawn > 1)
+        ls_text_printf(ctx, out,
+                       "<svg x=\"%d\" y=\"%d\" width=\"%g\" height=\"%g\" viewBox=\"%d %d %g "
+                       "%g\"><path class=\"band\" d=\"%sz\"/></svg>",
+                       LEFT, TOP, width, height, LEFT, TOP, width, height, path.bytes);
     ls_text_clear(ctx, &path);
 }
 

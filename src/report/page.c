@@ -151,8 +151,20 @@ static void put_definitions(ls_page *page, const ls_page_protocols *list) {
     ls_text_printf(page->ctx, page->out, "</dl>\n");
 }
 
+const char *ls_page_dtype(const ls_page *page) {
+    const char *first = "";
+    for (size_t a = 0; a < page->count; a++) {
+        const char *own = ls_member_text(json_array_get(page->arms, a), "dtype");
+        if (own[0] == '\0') continue;
+        if (first[0] != '\0' && strcmp(first, own) != 0) return "";
+        first = own;
+    }
+    return first;
+}
+
 static void close_page(ls_page *page, const ls_page_protocols *list) {
     ls_text *out = page->out;
+    const char *type = ls_page_dtype(page);
     put_definitions(page, list);
     ls_page_heading(page, "How it was made");
     ls_text_printf(page->ctx, out, "<pre>");
@@ -160,8 +172,13 @@ static void close_page(ls_page *page, const ls_page_protocols *list) {
     ls_text_printf(page->ctx, out, "</pre>\n<p class=\"soft\">longshot ");
     ls_html(page->ctx, ls_member_text(page->results, "longshot"), out);
     ls_text_printf(page->ctx, out,
-                   "; every number is in results.json and results.csv beside this page.</p>\n"
-                   "<h3>Settings of all arms</h3>\n");
+                   "; every number is in results.json and results.csv beside this page.");
+    if (type[0] != '\0') {
+        ls_text_printf(page->ctx, out, " Evaluated in ");
+        ls_html(page->ctx, type, out);
+        ls_text_printf(page->ctx, out, ".");
+    }
+    ls_text_printf(page->ctx, out, "</p>\n<h3>Settings of all arms</h3>\n");
     put_object(page, "settings");
     ls_text_printf(page->ctx, out, "<h3>Machine</h3>\n");
     put_object(page, "machine");

@@ -128,6 +128,9 @@ size_t ls_page_lengths(const ls_page *page, const char *list, const char *protoc
 /* What the study found, in one sentence or two made from the numbers (page_finding.c). */
 void ls_page_finding(ls_page *page, const char *protocol);
 /* <h2>, with its line in the contents. */
+/* What the evaluations computed in; "" where arms differ, whose settings then tell it, or where an
+ * older version wrote the file. */
+const char *ls_page_dtype(const ls_page *page);
 void ls_page_heading(ls_page *page, const char *title);
 /* Heading, a soft line, and the beginning of a grid of charts, which </div> ends. */
 void ls_page_charts(ls_page *page, const char *title, const char *note);

@@ -142,10 +142,11 @@ const drawSeries = (s, x, y) => {
     before = i;
   }
   s.g.querySelector('.line').setAttribute('d', d);
-  const band = s.g.querySelector('.band'), takes = v => !Number.isNaN(v) && (!y.log || v > 1e-30);
+  const band = s.g.querySelector('.band'), far = 9999;
   if (band !== null) {
-    const edge = (list, order) => order.filter(i => takes(list[i]))
-      .map(i => [place(x, s.x[i]), place(y, list[i])]);
+    const end = v => y.log && v <= 1e-30 ? far : Math.max(-far, Math.min(place(y, v), far));
+    const edge = (list, order) => order.filter(i => !Number.isNaN(list[i]))
+      .map(i => [place(x, s.x[i]), end(list[i])]);
     band.setAttribute('d', M([...edge(s.high, known), ...edge(s.low, [...known].reverse())]) + 'z');
   }
   all('.point', s.g).forEach((p, k) => {
@@ -171,7 +172,7 @@ const lineAxes = chart => {
   const y = {log: chart.log[1], low: Infinity, high: -Infinity, from: chart.box[2], to: chart.box[3]};
   for (const s of companions(chart).flatMap(visible)) {
     widen(x, s.x);
-    for (const list of [s.y, s.low, s.high]) widen(y, list);
+    widen(y, s.y); // bands are cut at the edge: of two seeds they are very wide
   }
   if (!Number.isFinite(x.low) || !Number.isFinite(y.low)) return null;
   widen(y, chart.shown);

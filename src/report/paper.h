@@ -29,17 +29,22 @@ void ls_paper_end_row(ls_paper *paper);
 void ls_paper_close(ls_paper *paper);
 
 /* A part by its words: "about", "ppl PROTOCOL" and the other measures, "resolution", "suite NAME",
- * "cost". False: there is none of that name. */
+ * "tau PROTOCOL LENGTH ARM ...", "cost". False: there is none of that name. */
 bool ls_paper_part(ls_paper *paper, const char *words);
 void ls_paper_all(ls_paper *paper);
+/* The table of "PROTOCOL LENGTH ARM ARM ARM ..."; false: there is none. */
+bool ls_paper_tau_table(ls_paper *paper, const char *words);
 
 /* A chart by its words, "ppl PROTOCOL [ARM ...]" or "suite NAME [ARM ...]", as an SVG file, and
  * its title. False: there is none. */
 bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes, ls_text *out);
 
+const json_t *ls_paper_arm(const ls_page *page, const char *name); /* NULL: there is none */
 /* A number that the results hold, by its words (docs/studies.md): "excess ARM PROTOCOL LENGTH",
- * "suite NAME ARM [LENGTH]", "resolution ARM LENGTH", "parameters ARM". In the units of the
- * tables. NAN: there is none. */
+ * "suite NAME ARM [LENGTH]", "tau ...", "resolution ARM LENGTH", "parameters ARM". In the units of
+ * the tables. NAN: there is none. */
 double ls_paper_lookup(const ls_page *page, const char *words);
+/* "SUITE PROTOCOL LENGTH ARM ARM ARM ..." or "SUITE/TASK ...": the tau of that table. */
+double ls_paper_tau(const ls_page *page, const char *words);
 
 #endif

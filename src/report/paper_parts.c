@@ -280,6 +280,7 @@ static bool put_about(ls_paper *p) {
     put_range(p, "tokens of a training", "tokens_trained");
     put_range(p, "seeds", "seeds");
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) put_settings(p, sections[i]);
+    if (ls_page_dtype(p->page)[0] != '\0') put_fact(p, "evaluated in", ls_page_dtype(p->page));
     put_fact(p, "command", ls_member_text(p->page->results, "command"));
     snprintf(text, sizeof text, "%.100s%s%.60s, %.0f processors", device[0] == '\0' ? "" : device,
              device[0] == '\0' ? "" : "; ", ls_member_text(machine, "cpu"),
@@ -368,6 +369,7 @@ bool ls_paper_part(ls_paper *p, const char *words) {
     if (m != NULL) return put_lengths(p, m, "results", name);
     if (strcmp(kind, "resolution") == 0) return put_lengths(p, &resolution, "resolution", "");
     if (strcmp(kind, "suite") == 0) return put_suite(p, name);
+    if (strcmp(kind, "tau") == 0) return ls_paper_tau_table(p, words + strlen("tau"));
     if (strcmp(kind, "about") == 0) return put_about(p);
     return strcmp(kind, "cost") == 0 && put_cost(p);
 }
@@ -385,7 +387,7 @@ void ls_paper_all(ls_paper *p) {
     for (size_t i = 0; i < suites; i++) put_suite(p, names[i]);
 }
 
-static const json_t *arm_named(const ls_page *page, const char *name) {
+const json_t *ls_paper_arm(const ls_page *page, const char *name) {
     for (size_t a = 0; a < page->count; a++)
         if (strcmp(ls_member_text(json_array_get(page->arms, a), "name"), name) == 0)
             return json_array_get(page->arms, a);
@@ -393,7 +395,7 @@ static const json_t *arm_named(const ls_page *page, const char *name) {
 }
 
 static double lookup_suite(const ls_page *page, const char *name, const char *arm, double length) {
-    const json_t *suite = ls_page_suite(arm_named(page, arm), name);
+    const json_t *suite = ls_page_suite(ls_paper_arm(page, arm), name);
     const json_t *curve = json_object_get(suite, "curve");
     if (!isfinite(length)) return 100 * ls_member_real(suite, "score");
     for (size_t i = 0; i < json_array_size(curve); i++) {
@@ -413,21 +415,22 @@ double ls_paper_lookup(const ls_page *page, const char *words) {
     const measure *m = measure_named(kind + half);
     if (m != NULL) {
         if (sscanf(words, "%*s %127s %127s %lf %1s", a, b, &length, rest) != 3) return NAN;
-        const json_t *row = ls_page_row(arm_named(page, a), "results", b, length);
+        const json_t *row = ls_page_row(ls_paper_arm(page, a), "results", b, length);
         return half > 0 ? half_of(m, row) : value_of(m, row);
     }
     if (strcmp(kind, "suite") == 0) {
         const int found = sscanf(words, "%*s %127s %127s %lf %1s", a, b, &length, rest);
         return found == 2 || found == 3 ? lookup_suite(page, a, b, length) : NAN;
     }
+    if (strcmp(kind, "tau") == 0) return ls_paper_tau(page, words + strlen("tau"));
     if (strcmp(kind, "resolution") == 0) {
         if (sscanf(words, "%*s %127s %lf %1s", a, &length, rest) != 2) return NAN;
-        return value_of(&resolution, ls_page_row(arm_named(page, a), "resolution", "", length));
+        return value_of(&resolution, ls_page_row(ls_paper_arm(page, a), "resolution", "", length));
     }
     static const char *const of_arm[] = {"parameters", "tokens_trained", "seeds",
                                          "validation_loss"};
     for (size_t i = 0; i < sizeof of_arm / sizeof *of_arm; i++)
         if (strcmp(kind, of_arm[i]) == 0 && sscanf(words, "%*s %127s %1s", a, rest) == 1)
-            return ls_member_real(arm_named(page, a), kind);
+            return ls_member_real(ls_paper_arm(page, a), kind);
     return NAN;
 }

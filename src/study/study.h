@@ -34,6 +34,7 @@ typedef struct ls_study_keys {
     ls_ints seeds;
     int64_t jobs;
     int launch;              /* ls_study_launch */
+    int dtype;               /* "auto", as trained; read from the settings, for an arm may differ */
     int sweep_by;            /* ls_sweep_by */
     int sweep_keep;          /* ls_sweep_keep */
     double equal_parameters; /* percent; 0: arms may differ */
@@ -62,7 +63,7 @@ typedef struct ls_study_arm {
     int64_t parameters;                    /* of the checkpoint */
     ls_settings given;                     /* what the study file says of this arm alone */
     ls_settings training; /* sections model, mixer, position, data, train; of the parent if any */
-    ls_settings testing;  /* section eval, extend, and mixer and task where they may differ */
+    ls_settings testing;  /* eval.KEY, dtype, extend; mixer and task where they may differ */
     ls_settings asking;   /* suites, suite.KEY, suite.NAME.KEY */
     ls_study_suite *suites;
     size_t suite_count;
@@ -157,7 +158,7 @@ ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, size_
                           json_t **out);
 ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, size_t kind,
                          json_t *result);
-/* What an arm may have at test that its weights do not depend on: extend.KEY, mixer.KEY. */
+/* What an arm may have at test that its weights do not depend on: extend.KEY, mixer.KEY, dtype. */
 bool ls_study_may_differ(const char *key);
 
 /* Which suites an arm is asked, from its `asking`. LS_EUSE where a key has no effect on any. */
@@ -171,7 +172,7 @@ ls_status ls_study_suites_json(const ls_study *study, size_t arm, json_t **out);
  * now. */
 ls_status ls_study_compare_data(const ls_study *study);
 
-/* The arm that was trained from scratch, whose weights this one tests or goes on from. */
+/* The arm that competes, or was trained from scratch, whose weights this one tests or goes on from. */
 size_t ls_study_root(const ls_study *study, size_t arm);
 /* Arms with the same one_of compete: each is trained with its first seed, and the one with the lowest
  * validation loss alone has further seeds and is tested, with the arms that rest on it. */

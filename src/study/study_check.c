@@ -124,9 +124,13 @@ static ls_status rehearse_training(rehearsal *r) {
 static ls_status test(rehearsal *r, ls_ctx *ctx, const ls_settings *settings,
                       ls_evaluation *evaluation) {
     const char *opened = ls_study_opens(r->study, r->arm);
+    ls_dtype type;
+    bool typed;
+    LS_TRY(ls_trained_dtype(ctx, settings, &type, &typed));
     const ls_evaluation_request request = {.path = opened == NULL ? "" : opened,
                                            .planned = opened == NULL ? &r->config : NULL,
                                            .settings = settings,
+                                           .type = typed ? &type : NULL,
                                            .cache = r->study->from.cache,
                                            .seed = (uint64_t)r->arm->seeds.at[0]};
     LS_TRY(ls_evaluation_open(ctx, &request, evaluation));

@@ -5,11 +5,16 @@
 #include "study/spread.h"
 #include "study/study_parts.h"
 
+/* The arm whose weights it tests or goes on from; -1: none. */
+static int64_t before_of(const ls_study *study, size_t arm) {
+    const ls_study_arm *a = &study->arms[arm];
+    return a->parent >= 0 ? a->parent : a->begins;
+}
+
 size_t ls_study_root(const ls_study *study, size_t arm) {
     for (;;) {
-        const ls_study_arm *a = &study->arms[arm];
-        const int64_t before = a->parent >= 0 ? a->parent : a->begins;
-        if (before < 0) return arm;
+        const int64_t before = before_of(study, arm);
+        if (before < 0 || study->arms[arm].one_of[0] != '\0') return arm;
         arm = (size_t)before;
     }
 }
@@ -63,9 +68,13 @@ ls_status ls__study_check_choices(const ls_study *study) {
         const ls_study_arm *arm = &study->arms[a];
         const char *every = ls_settings_get(&arm->training, "train.validate_every");
         if (arm->one_of[0] == '\0') continue;
-        if (!arm->trains || arm->begins >= 0 || arm->checkpoint[0] != '\0')
-            return LS_FAIL(study->ctx, LS_EUSE,
-                           "arm %s: one_of is for arms that train from scratch", arm->name);
+        if (!arm->trains)
+            return LS_FAIL(study->ctx, LS_EUSE, "arm %s: one_of is for arms that train", arm->name);
+        for (int64_t i = before_of(study, a); i >= 0; i = before_of(study, (size_t)i))
+            if (study->arms[i].one_of[0] != '\0')
+                return LS_FAIL(study->ctx, LS_EUSE,
+                               "arm %s: one_of is no choice within another, that of arm %s",
+                               arm->name, study->arms[i].name);
         if (every == NULL || strcmp(every, "0") == 0)
             return LS_FAIL(study->ctx, LS_EUSE,
                            "arm %s is one of %s, which validation chooses: that needs "

@@ -23,6 +23,9 @@ static const ls_option options[] = {
     LS_TEXT("suites", FIELD(suites), "",
             "Suites that every arm is asked, separated by commas: NAME or NAME:LABEL. suite.KEY "
             "goes to all for which it has an effect, suite.LABEL.KEY to one."),
+    LS_CHOICE("dtype", FIELD(dtype), "auto", "auto|f64|f32|bf16",
+              "Arithmetic of evaluations and suites; auto: as the model was trained, f32 for a "
+              "public checkpoint. An arm may have its own."),
     LS_INT("jobs", FIELD(jobs), "0", 0, 1024,
            "Trainings and evaluations at once; 0: processors / threads, on a device 1. Results "
            "do not depend on it."),
@@ -109,8 +112,12 @@ static ls_status copy_settings(ls_ctx *ctx, const ls_settings *from, bool (*want
     return LS_OK;
 }
 
+static bool is_dtype(const char *key) {
+    return strcmp(key, "dtype") == 0;
+}
+
 static bool is_evaluation(const char *key) {
-    return in_section(key, "eval");
+    return in_section(key, "eval") || is_dtype(key);
 }
 
 static bool is_asking(const char *key) {
@@ -266,10 +273,10 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
         } else if (is_asking(key)) {
             LS_TRY(ls_settings_put(ctx, &arm->asking, key, value));
         } else {
-            static const char *const known[] = {"from",    "extend",  "label",      "seeds",
-                                                "model.*", "mixer.*", "position.*", "data.*",
-                                                "task.*",  "train.*", "eval.*",     "extend.*",
-                                                "suites",  "suite.*", "one_of",     NULL};
+            static const char *const known[] = {
+                "from",       "extend",  "label",  "seeds",   "model.*", "mixer.*",
+                "position.*", "data.*",  "task.*", "train.*", "eval.*",  "extend.*",
+                "suites",     "suite.*", "one_of", "dtype",   NULL};
             return about_arm(study, arm,
                              ls_fail_unknown(ctx, "key", "", key, ls_name_in_array, known));
         }
@@ -318,7 +325,7 @@ static ls_status check_differing(ls_ctx *ctx, const ls_study_arm *arm,
 }
 
 bool ls_study_may_differ(const char *key) {
-    return ls__study_is_extension(key) || in_section(key, "mixer");
+    return ls__study_is_extension(key) || in_section(key, "mixer") || is_dtype(key);
 }
 
 static bool is_of_task(const char *key) {
@@ -446,6 +453,9 @@ fail:
 
 static ls_status check_arm(ls_study *study, ls_study_arm *arm) {
     const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
+    ls_dtype type;
+    bool given;
+    LS_TRY(about_arm(study, arm, ls_trained_dtype(study->ctx, &arm->testing, &type, &given)));
     return about_arm(study, arm,
                      base->checkpoint[0] != '\0' ? check_checkpoint(study, arm)
                                                  : check_settings(study, arm));

@@ -185,15 +185,6 @@ static json_t *list_of(const evidence *e, const char *list,
     return rows;
 }
 
-/* The hash of the corpus that all seeds were trained and tested on; null where they were different
- * ones, or a task. */
-static json_t *data_json(const evidence *e) {
-    const json_t *first = e->count == 0 ? NULL : json_object_get(e->tested[0], "data_hash");
-    for (int64_t i = 1; i < e->count; i++)
-        if (!json_equal(first, json_object_get(e->tested[i], "data_hash"))) first = NULL;
-    return first == NULL ? json_null() : json_deep_copy(first);
-}
-
 /* Arms of different lengths are told apart by them wherever they are named. */
 static json_t *label_json(const ls_study *study, const ls_study_arm *arm) {
     bool differ = false;
@@ -239,6 +230,15 @@ static void put_curves(const evidence *e, json_t *arm) {
     json_decref(validation);
 }
 
+/* What the evaluations of all seeds say of themselves; null where they differ, or are of a version
+ * that said nothing. */
+static json_t *said_by_all(const evidence *e, const char *key) {
+    json_t *first = e->count == 0 ? NULL : json_object_get(e->tested[0], key);
+    for (int64_t i = 1; i < e->count; i++)
+        if (!json_equal(first, json_object_get(e->tested[i], key))) first = NULL;
+    return first == NULL ? json_null() : json_incref(first);
+}
+
 static ls_status arm_json(const evidence *e, json_t **out) {
     const ls_study_arm *about = &e->study->arms[e->arm];
     ls_study_verdict verdict;
@@ -275,7 +275,8 @@ static ls_status arm_json(const evidence *e, json_t **out) {
         if (!verdict.chosen) json_array_clear(missing);
     }
     put_validation(e, arm);
-    json_object_set_new(arm, "data_hash", data_json(e));
+    json_object_set_new(arm, "data_hash", said_by_all(e, "data_hash")); /* null: a task */
+    json_object_set_new(arm, "dtype", said_by_all(e, "dtype"));
     if (about->trains) put_curves(e, arm);
     json_object_set_new(arm, "seeds", json_integer(e->count));
     json_object_set_new(arm, "missing_seeds", missing);
@@ -369,6 +370,9 @@ ls_status ls_study_publish(const ls_study *study, bool finished) {
         json_t *arm = NULL;
         if (status == LS_OK) status = arm_json(&e, &arm);
         if (arm != NULL) json_array_append_new(arms, arm);
+        if (e.count > 0 && json_object_get(e.tested[0], "device") != NULL)
+            json_object_set(json_object_get(results, "machine"), "device",
+                            json_object_get(e.tested[0], "device"));
         if (status == LS_OK) status = arm_timing(&e, costs);
         evidence_clear(&e);
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/meter.h"
 #include "base/option.h"
 #include "model/blocks.h"
 #include "model/safetensors.h"
@@ -130,6 +131,83 @@ static json_t *config_json(const ls_settings *settings) {
     return config;
 }
 
+/* ---- what it will take ---- */
+
+enum { CHUNK = 512 }; /* tokens that eval takes at once unless told otherwise */
+
+/* The state of one text of `length` tokens and, beside the weights, what scoring it takes. */
+static ls_status rehearse_text(ls_model *model, int64_t length, json_t *out) {
+    const int64_t count = ls_min(length, CHUNK);
+    const int32_t tokens[CHUNK] = {0};
+    double loss[CHUNK];
+    ls_stream *stream = NULL;
+    ls_status status = ls_stream_new(model, 1, length, CHUNK, &stream);
+    if (status == LS_OK) status = ls_stream_loss(stream, tokens, tokens, count, count, loss);
+    if (status == LS_OK) {
+        json_object_set_new(out, "state", json_integer((json_int_t)ls_stream_state_bytes(stream)));
+        json_object_set_new(out, "scoring", json_integer((json_int_t)ls_stream_bytes(stream)));
+    }
+    ls_stream_free(stream);
+    return status;
+}
+
+static ls_status rehearse_model(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
+                                json_t *out) {
+    ls_meter meter;
+    ls_ctx metered = ls_meter_of(ctx, true, &meter);
+    ls_model *model = NULL;
+    json_t *bytes = json_object();
+    const bool streams = config->model.head == LS_HEAD_LM && config->encoder_layers == 0;
+    ls_status status = ls_model_hold(&metered, config, type, &model);
+    if (status == LS_OK) {
+        json_object_set_new(bytes, "weights", json_integer((json_int_t)meter.live));
+        json_object_set_new(out, "parameters",
+                            json_integer((json_int_t)ls_parameters_elements(model->store)));
+        if (streams) status = rehearse_text(model, config->trained_length, bytes);
+    }
+    ls_model_free(model);
+    json_object_set_new(out, ls_dtype_name(type), bytes);
+    return status;
+}
+
+/* {"parameters", "length", "bf16": {"weights", "state", "scoring"}, "f32": ...} in bytes: nothing is
+ * loaded. NULL where the model cannot be made: who opens it will say why. */
+static json_t *foresee(const ls_ctx *ctx, const char *path) {
+    ls_ctx quiet = *ctx;
+    ls_trained trained;
+    json_t *memory = json_object();
+    quiet.log = NULL;
+    ls_status status = ls_trained_describe(&quiet, path, NULL, &trained);
+    const ls_model_config *config = &trained.config;
+    if (status == LS_OK) {
+        json_object_set_new(memory, "length", json_integer((json_int_t)config->trained_length));
+        status = rehearse_model(&quiet, config, LS_BF16, memory);
+    }
+    if (status == LS_OK) status = rehearse_model(&quiet, config, LS_F32, memory);
+    ls_trained_clear(&trained);
+    if (status == LS_OK) return memory;
+    json_decref(memory);
+    return NULL;
+}
+
+static void print_memory(ls_ctx *ctx, const json_t *memory, ls_text *out) {
+    static const char *const types[] = {"bf16", "f32"};
+    ls_text_printf(ctx, out, "  %lld parameters\n",
+                   (long long)json_integer_value(json_object_get(memory, "parameters")));
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *bytes = json_object_get(memory, types[i]);
+        const json_t *state = json_object_get(bytes, "state");
+        ls_text_printf(ctx, out, "  memory in %s: %.1f MB of weights", types[i],
+                       1e-6 * (double)json_integer_value(json_object_get(bytes, "weights")));
+        if (state != NULL)
+            ls_text_printf(ctx, out, "; a text of %lld tokens %.1f MB, scoring it %.1f MB",
+                           (long long)json_integer_value(json_object_get(memory, "length")),
+                           1e-6 * (double)json_integer_value(state),
+                           1e-6 * (double)json_integer_value(json_object_get(bytes, "scoring")));
+        ls_text_printf(ctx, out, "\n");
+    }
+}
+
 ls_status ls_describe_run(ls_ctx *ctx, const char *path, json_t **out) {
     ls_trained trained;
     json_t *checkpoints = json_array(), *file = NULL;
@@ -149,6 +227,8 @@ ls_status ls_describe_run(ls_ctx *ctx, const char *path, json_t **out) {
                      "weights", file == NULL ? json_null() : file);
     if (*out != NULL && trained.family.type != NULL)
         json_object_set_new(*out, "family", json_string(trained.family.type->name));
+    json_t *memory = *out == NULL || damaged ? NULL : foresee(ctx, path);
+    if (memory != NULL) json_object_set_new(*out, "memory", memory);
     ls_trained_clear(&trained);
     if (status == LS_OK && *out == NULL)
         status = LS_FAIL(ctx, LS_ENOMEM, "no memory to describe %s", path);
@@ -177,6 +257,8 @@ static void print_run(ls_ctx *ctx, const json_t *run, ls_text *out) {
     }
     json_object_foreach(json_object_get(run, "config"), key, value)
         ls_text_printf(ctx, out, "  %s=%s\n", key, json_string_value(value));
+    if (json_object_get(run, "memory") != NULL)
+        print_memory(ctx, json_object_get(run, "memory"), out);
     if (!json_is_null(weights)) print_tensors(ctx, weights, out);
 }
 

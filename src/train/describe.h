@@ -8,7 +8,8 @@
 
 /* A file: {"file", "elements", "metadata", "tensors"}. A folder: {"folder", "step", "checkpoints",
  * "config", "weights"}, each checkpoint with what is wrong with it; weights as of a file, null
- * where no checkpoint is whole. A new reference. */
+ * where no checkpoint is whole; "memory", what it takes to open it and to score a text of its
+ * trained length, in bytes. A new reference. */
 ls_status ls_describe_file(ls_ctx *ctx, const char *path, json_t **out);
 ls_status ls_describe_run(ls_ctx *ctx, const char *path, json_t **out);
 /* Either of them as lines for people. */

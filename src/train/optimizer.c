@@ -6,22 +6,36 @@
 #include "train/optimizer_ranks.h"
 
 ls_optimizer_settings ls_optimizer_settings_default(void) {
-    return (ls_optimizer_settings){
-        .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-6, .weight_decay = 0.01, .clip = 1};
+    return (ls_optimizer_settings){.beta1 = 0.9,
+                                   .beta2 = 0.98,
+                                   .epsilon = 1e-6,
+                                   .weight_decay = 0.01,
+                                   .state_rate = 1,
+                                   .clip = 1};
 }
 
-/* Cuts the buffers where the weight decay changes, and then in pieces. Counts only, where `pieces`
- * is NULL. */
-static int64_t cut(const ls_parameters *store, ls_adamw_piece *pieces) {
+static double rate_of(const ls_optimizer_settings *settings, const ls_init *init) {
+    return init->own_rate ? settings->state_rate : 1;
+}
+
+/* Cuts the buffers where weight decay or rate change, and then in pieces. Counts only, where
+ * `pieces` is NULL. */
+static int64_t cut(const ls_parameters *store, const ls_optimizer_settings *settings,
+                   ls_adamw_piece *pieces) {
     int64_t count = 0;
     for (size_t i = 0; i < store->count;) {
-        bool decays = !store->items[i].init.no_decay;
+        const ls_init *first = &store->items[i].init;
+        const bool decays = !first->no_decay;
+        const double rate = rate_of(settings, first);
         int64_t at = store->items[i].offset;
-        while (i < store->count && decays == !store->items[i].init.no_decay) i++;
+        while (i < store->count && decays == !store->items[i].init.no_decay &&
+               rate == rate_of(settings, &store->items[i].init))
+            i++;
         int64_t end = i < store->count ? store->items[i].offset : store->total;
         for (; at < end; at += LS_ADAMW_PIECE) {
             if (pieces != NULL)
-                pieces[count] = (ls_adamw_piece){at, ls_min(end - at, LS_ADAMW_PIECE), decays};
+                pieces[count] =
+                    (ls_adamw_piece){at, ls_min(end - at, LS_ADAMW_PIECE), decays, (float)rate};
             count++;
         }
     }
@@ -47,10 +61,10 @@ static ls_status take_part(ls_ctx *ctx, ls_optimizer *o, const ls_adamw_piece *a
 
 static ls_status take_buffers(ls_ctx *ctx, ls_optimizer *o) {
     const size_t size = ls_dtype_size(o->store->master_type);
-    o->all_pieces = cut(&o->part, NULL);
+    o->all_pieces = cut(&o->part, &o->settings, NULL);
     ls_adamw_piece *all = ls_new(ctx, (size_t)o->all_pieces, sizeof *all);
     if (all == NULL) return LS_ENOMEM;
-    cut(&o->part, all);
+    cut(&o->part, &o->settings, all);
     ls_status status = take_part(ctx, o, all);
     const size_t own = (size_t)(o->own_end - o->own), room = own > 0 ? own : 1;
     const size_t elements = o->elements > 0 ? (size_t)o->elements : 1;

@@ -186,9 +186,21 @@ static ls_status run_steps(ls_loop *l) {
     return l->step == l->saved_step ? LS_OK : ls__loop_save(l);
 }
 
+/* An own rate needs something that has it. */
+static ls_status check_rates(const ls_loop *l) {
+    const ls_parameters *store = l->job->store;
+    if (l->settings->state_lr <= 0) return LS_OK;
+    for (size_t i = 0; i < store->count; i++)
+        if (store->items[i].init.own_rate) return LS_OK;
+    return LS_FAIL(l->ctx, LS_EUSE,
+                   "train.state_lr acts on the state spaces of s4, s4d, s5 and h3: the model has "
+                   "none");
+}
+
 /* All that a run takes beside its model and program. */
 static ls_status take_memory(ls_loop *l) {
     const ls_optimizer_settings how = ls_train_optimizer(l->settings);
+    LS_TRY(check_rates(l));
     const ls_guard_settings guard = ls_train_guard(l->settings);
     LS_TRY(ls_optimizer_new_among(l->ctx, l->job->store, &how, l->ranks, &l->optimizer));
     ls_guard_init(&l->guard, &guard);

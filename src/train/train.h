@@ -30,7 +30,7 @@ typedef struct ls_train_settings {
     int dtype; /* see ls_train_dtype */
     bool recompute;
     double label_smoothing;
-    double lr, beta1, beta2, eps, weight_decay, clip;
+    double lr, state_lr, beta1, beta2, eps, weight_decay, clip;
     int schedule; /* ls_schedule_kind */
     double min_lr, power, decay_share;
     int64_t warmup;

@@ -60,6 +60,10 @@ static const ls_option options[] = {
             "Share of every target that is spread evenly over the vocabulary, so that no answer "
             "gains from being ever more certain; the training loss then has a floor above 0."),
     LS_REAL("lr", FIELD(lr), "2e-3", 0, 1e3, "Highest learning rate."),
+    LS_REAL("state_lr", FIELD(state_lr), "0", 0, 1e3,
+            "Highest learning rate of what a state space has of its own (S4, S4D, S5, H3: the "
+            "spectrum A, P, B of S4, the steps), as their authors train; it rises and falls as lr "
+            "does. 0: lr."),
     LS_REAL("beta1", FIELD(beta1), "0.9", 0, 0.999999, "AdamW: decay of the mean."),
     LS_REAL("beta2", FIELD(beta2), "0.98", 0, 0.999999, "AdamW: decay of the mean square."),
     LS_REAL("eps", FIELD(eps), "1e-6", 0, 1, "AdamW: added to the root of the mean square."),
@@ -155,9 +159,11 @@ ls_guard_settings ls_train_guard(const ls_train_settings *settings) {
 }
 
 ls_optimizer_settings ls_train_optimizer(const ls_train_settings *settings) {
+    const bool own = settings->state_lr > 0 && settings->lr > 0;
     return (ls_optimizer_settings){.beta1 = settings->beta1,
                                    .beta2 = settings->beta2,
                                    .epsilon = settings->eps,
                                    .weight_decay = settings->weight_decay,
+                                   .state_rate = own ? settings->state_lr / settings->lr : 1,
                                    .clip = settings->clip};
 }

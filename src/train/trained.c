@@ -337,6 +337,19 @@ ls_status ls_trained_rehearse(ls_ctx *ctx, const ls_settings *settings,
     return status;
 }
 
+ls_status ls_trained_dtype(ls_ctx *ctx, const ls_settings *settings, ls_dtype *out, bool *given) {
+    const char *name = ls_settings_get(settings, "dtype");
+    *out = LS_F32;
+    *given = name != NULL && strcmp(name, "auto") != 0;
+    if (!*given) return LS_OK;
+    for (int t = 0; t < LS_REAL_TYPES; t++)
+        if (strcmp(name, ls_dtype_name((ls_dtype)t)) == 0) {
+            *out = (ls_dtype)t;
+            return LS_OK;
+        }
+    return LS_FAIL(ctx, LS_EUSE, "dtype=%.40s: choose auto, f64, f32 or bf16", name);
+}
+
 ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *overrides,
                           const ls_dtype *type, ls_trained *out) {
     ls_status status = ls_trained_describe(ctx, path, overrides, out);

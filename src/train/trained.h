@@ -41,6 +41,8 @@ ls_status ls_trained_describe(ls_ctx *ctx, const char *path, const ls_settings *
  * rehearsal (ls_ctx). */
 ls_status ls_trained_rehearse(ls_ctx *ctx, const ls_settings *settings,
                               const ls_settings *overrides, const ls_dtype *type, ls_trained *out);
+/* The key dtype: what a model computes in where it is not trained; *given false: as trained. */
+ls_status ls_trained_dtype(ls_ctx *ctx, const ls_settings *settings, ls_dtype *out, bool *given);
 /* Takes extend and extend.* as ls_trained_open does: behind what the model was trained with, or in
  * its place where it is another form of the same method; both are said. Marks them as used. */
 ls_status ls_trained_extend(ls_trained *trained, const ls_settings *asked);

@@ -1,10 +1,15 @@
-"""Real models from packages: ids and losses beside llama.cpp on the same file, and losses beside
-transformers in f32 with the same weights, by position from 256 to 8,192 tokens.
+"""Real models from packages: ids and losses beside llama.cpp on the same file, and losses beside a
+reference with the same weights: transformers in f32, or where it is not installed our own f64 of the
+exported folder. A table by document and length: the mean loss of its first 256 to 8,192 tokens.
 
-LONGSHOT_DOCUMENTS names a folder with text files of 40 kB and more, the first eight of which are
-read; without it they are made from the system's manual pages of Perl. LONGSHOT_TOKENS cuts each."""
+LONGSHOT_MODELS names the folder of the models. LONGSHOT_DOCUMENTS names a folder with text files of
+40 kB and more, the first eight of which are read; without it they are made from the system's manual
+pages of Perl. LONGSHOT_TOKENS cuts each, LONGSHOT_REFERENCES is how many are held against the
+reference too, LONGSHOT_CASES which models are tried (smollm2,gemma3). LONGSHOT_THREADS: 0 means all."""
 
+import concurrent.futures
 import ctypes
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -12,9 +17,6 @@ import subprocess
 import sys
 
 import numpy as np
-import torch
-import xllamacpp
-from transformers import AutoModelForCausalLM
 
 import check
 
@@ -23,20 +25,26 @@ sys.path.insert(0, str(ROOT / "python"))
 os.environ.setdefault("LONGSHOT_LIBRARY", str(pathlib.Path(check.program).parent / "liblongshot.so"))
 import longshot  # noqa: E402: the library is named above
 
+MODELS = pathlib.Path(os.environ.get("LONGSHOT_MODELS", ROOT / "models"))
 TOKENS = int(os.environ.get("LONGSHOT_TOKENS", 8192))
+REFERENCES = int(os.environ.get("LONGSHOT_REFERENCES", 8))
+THREADS = int(os.environ.get("LONGSHOT_THREADS", 0))
 CHUNK = 512
-# name: bound on a span's mean beside llama.cpp, whose products round activations to 8 bits, and on
-# each token beside f32
+# name: bound on the mean over documents beside llama.cpp, whose products round activations to 8 bits
+# (a single document of 256 tokens may be further off), and on the mean of each document's absolute
+# differences beside the reference
 CASES = {"smollm2": (2e-2, 1e-4), "gemma3": (2e-2, 1e-4)}
 DOCUMENTS = ["perlfunc", "perlop", "perlre", "perlvar", "perlguts", "perlapi", "perlunicode", "perldebguts"]
 POD = pathlib.Path("/usr/share/perl")
 
 
 def documents():
+    """Eight names with their texts."""
     folder = os.environ.get("LONGSHOT_DOCUMENTS")
     paths = sorted(pathlib.Path(folder).iterdir()) if folder else [
         next(POD.rglob(f"{name}.pod"), None) for name in DOCUMENTS]
-    texts = [path.read_bytes()[:60000].decode("utf-8", "ignore").encode() for path in paths if path]
+    texts = [(path.stem, path.read_bytes()[:60000].decode("utf-8", "ignore").encode())
+             for path in paths if path]
     if len(texts) < 8:
         raise RuntimeError("fewer than 8 documents: install perl-doc or set LONGSHOT_DOCUMENTS")
     return texts[:8]
@@ -54,7 +62,8 @@ class LlamaCpp:
                     ("sequence", ctypes.c_void_p), ("logits", ctypes.c_void_p)]
 
     def __init__(self, path):
-        self.so = ctypes.CDLL(xllamacpp.__path__[0] + "/xllamacpp.abi3.so")
+        package = importlib.util.find_spec("xllamacpp").submodule_search_locations[0]
+        self.so = ctypes.CDLL(package + "/xllamacpp.abi3.so")
         pointer, params = ctypes.c_void_p, self.Params
         self.quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, pointer)(lambda *_: None)
         self.so.llama_log_set(self.quiet, None)
@@ -64,6 +73,8 @@ class LlamaCpp:
             str(path).encode(), defaults)
         self.vocabulary = self.call("llama_model_get_vocab", pointer, pointer)(self.model)
         self.words = self.call("llama_vocab_n_tokens", ctypes.c_int32, pointer)(self.vocabulary)
+        self.threads = THREADS or len(os.sched_getaffinity(0))
+        self.pool = concurrent.futures.ThreadPoolExecutor(self.threads)
 
     def call(self, name, result, *kinds):
         function = getattr(self.so, name)
@@ -84,6 +95,7 @@ class LlamaCpp:
             raise RuntimeError("llama.cpp's context parameters have another layout")
         params.words[0], params.words[1], params.words[2] = len(ids) + 8, CHUNK, CHUNK
         context = self.call("llama_init_from_model", pointer, pointer, self.Params)(self.model, params)
+        self.call("llama_set_n_threads", None, pointer, number, number)(context, self.threads, self.threads)
         decode = self.call("llama_decode", number, pointer, self.Batch)
         logits = self.call("llama_get_logits_ith", ctypes.POINTER(ctypes.c_float), pointer, number)
         losses = []
@@ -97,57 +109,88 @@ class LlamaCpp:
                                ctypes.cast(of, pointer), wanted.ctypes.data)
             if decode(context, batch) != 0:
                 raise RuntimeError("llama.cpp did not decode")
-            for i in range(min(count, len(ids) - start - 1)):
-                row = np.ctypeslib.as_array(logits(context, i), (self.words,)).astype(np.float64)
-                most = row.max()
-                losses.append(most + np.log(np.exp(row - most).sum()) - row[ids[start + i + 1]])
+            rows = [np.ctypeslib.as_array(logits(context, i), (self.words,))
+                    for i in range(min(count, len(ids) - start - 1))]
+            losses += self.pool.map(row_loss, rows, ids[start + 1:start + 1 + len(rows)])
         self.call("llama_free", None, pointer)(context)
         return np.array(losses)
 
 
-def of_transformers(model, ids):
-    """Losses in f32, the last step in f64; logits of one chunk at a time."""
-    losses = []
-    with torch.no_grad():
-        hidden = model.model(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0]
-        for start in range(0, len(ids) - 1, CHUNK):
-            targets = torch.from_numpy(ids[start + 1:start + 1 + CHUNK].astype(np.int64))
-            logits = model.lm_head(hidden[start:start + len(targets)]).double()
-            losses.append(torch.nn.functional.cross_entropy(logits, targets, reduction="none").numpy())
-    return np.concatenate(losses)
+def row_loss(row, target):
+    row = row.astype(np.float64)
+    most = row.max()
+    return most + np.log(np.exp(row - most).sum()) - row[target]
+
+
+class Reference:
+    """Losses with the weights that the file's blocks stand for, written out in f32: by transformers
+    in f32, the last step in f64, or by our own f64 kernels."""
+
+    def __init__(self, gguf, folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        check.longshot("export", str(gguf), f"out={folder}")
+        self.model = None
+        try:
+            import torch
+            from transformers import AutoModelForCausalLM
+        except ImportError:
+            self.name, self.own = "our f64", longshot.open(folder, dtype="f64", threads=THREADS)
+            return
+        self.name, self.torch = "transformers f32", torch
+        if THREADS:
+            torch.set_num_threads(THREADS)
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    def loss(self, ids):
+        if self.model is None:
+            return np.asarray(self.own.loss(ids), np.float64)
+        torch, losses = self.torch, []
+        with torch.no_grad():
+            hidden = self.model.model(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0]
+            for start in range(0, len(ids) - 1, CHUNK):  # logits of one chunk at a time
+                targets = torch.from_numpy(ids[start + 1:start + 1 + CHUNK].astype(np.int64))
+                logits = self.model.lm_head(hidden[start:start + len(targets)]).double()
+                losses.append(torch.nn.functional.cross_entropy(logits, targets, reduction="none").numpy())
+        return np.concatenate(losses)
 
 
 def one(name, bounds):
-    beside_llama, beside_f32 = bounds
-    (gguf,) = (ROOT / "models" / name).glob("*.gguf")
-    ours, theirs = longshot.open(gguf, dtype="f32"), LlamaCpp(gguf)
-    folder = pathlib.Path(check.work, f"{name}.hf")
-    shutil.rmtree(folder, ignore_errors=True)
-    check.longshot("export", str(gguf), f"out={folder}")
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    same, sums = True, {}
-    for text in documents():
+    beside_llama, beside_reference = bounds
+    (gguf,) = (MODELS / name).glob("*.gguf")
+    ours, theirs = longshot.open(gguf, dtype="f32", threads=THREADS), LlamaCpp(gguf)
+    reference = Reference(gguf, pathlib.Path(check.work, f"{name}.hf")) if REFERENCES > 0 else None
+    same, apart_most, less = True, 0.0, {}
+    print(f"{name:9}{'document':13}{'tokens':>6}{'ours':>10}{'llama.cpp':>10}{'less':>10}"
+          + (f"   beside {reference.name}: mean, largest of a token" if reference else ""), flush=True)
+    for number, (title, text) in enumerate(documents()):
         ids = theirs.encode(text)
         same &= list(ids) == list(ours.tokenize(text))
         ids = ids[:TOKENS]
         a, b = np.asarray(ours.loss(ids), np.float64), theirs.loss(ids)
-        c = of_transformers(model, ids)
-        start, end = 0, 256
-        while start < len(a):
-            sums.setdefault((start, end), []).append((a[start:end], b[start:end], c[start:end]))
-            start, end = end, 2 * end
+        c = reference.loss(ids) if number < REFERENCES else None
+        for length in (256 << k for k in range(32) if 256 << k <= len(ids)):
+            mean = a[:length].mean(), b[:length].mean()
+            less.setdefault(length, []).append(mean[0] - mean[1])
+            line = f"{name:9}{title:13}{length:6}{mean[0]:10.5f}{mean[1]:10.5f}{mean[0] - mean[1]:+10.5f}"
+            if c is not None:
+                apart = np.abs(a[:length] - c[:length])
+                apart_most = max(apart_most, apart.mean())
+                line += f"   {apart.mean():.1e} {apart.max():.1e}"
+            print(line, flush=True)
     check.report(f"{name}: ids", same, "as llama.cpp's, 8 documents")
-    for (start, end), parts in sums.items():
-        a, b, c = (np.concatenate(column) for column in zip(*parts))
-        mean, worst = abs(a.mean() - b.mean()), np.abs(a - c).max()
-        check.report(f"{name}: tokens {start} to {end}", mean <= beside_llama and worst <= beside_f32,
-                     f"loss {a.mean():.5f}, llama.cpp {b.mean():.5f} (bound {beside_llama:g}); "
-                     f"beside f32 {np.abs(a - c).mean():.1e}, a token at most {worst:.1e} "
-                     f"(bound {beside_f32:g})")
+    for length, all_of in less.items():
+        check.report(f"{name}: {length} tokens beside llama.cpp", abs(np.mean(all_of)) <= beside_llama,
+                     f"{np.mean(all_of):+.5f} nats per token over {len(all_of)} documents "
+                     f"(bound {beside_llama:g}), a document at most {np.abs(all_of).max():.5f}")
+    if reference is not None:
+        check.report(f"{name}: beside {reference.name}", apart_most <= beside_reference,
+                     f"{apart_most:.1e} nats per token in the mean of a document's absolute differences, "
+                     f"at most (bound {beside_reference:g})")
 
 
 if __name__ == "__main__":
-    for name in CASES:
-        if not list((ROOT / "models" / name).glob("*.gguf")):
+    wanted = os.environ.get("LONGSHOT_CASES", ",".join(CASES)).split(",")
+    for name in wanted:
+        if not list((MODELS / name).glob("*.gguf")):
             subprocess.run([ROOT / "script" / "get-model", name], check=True)
-    check.each(CASES, one)
+    check.each({name: CASES[name] for name in wanted}, one)

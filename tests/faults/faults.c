@@ -1,9 +1,10 @@
-/* faults PROGRAM PRELOAD [sample=N] [stops=1] [kept=FOLDER] [seconds=N] [scenario ...]
+/* faults PROGRAM PRELOAD [sample=N] [call=N] [stops=1] [kept=FOLDER] [seconds=N] [scenario ...]
  *
  * Makes every system call of a scenario fail in every way, one at a time. The program must end with
  * a message and an exit code that fits, or do its work all the same; called again undisturbed it
  * must leave the bytes of a run that nothing disturbed. sample=N tries N of them, spread evenly;
- * stops=1 those alone in which the program is asked to stop.
+ * call=N those of the N-th call alone, to see a failure again; stops=1 those in which the program is
+ * asked to stop.
  *
  * kept=FOLDER remembers what has passed, for as long as the program and the preload are the same
  * files: a call that was stopped goes on there. After seconds=N it ends by itself, with 75 where
@@ -35,6 +36,7 @@ typedef struct driver {
     char *wanted, *printed; /* what an undisturbed run leaves and prints */
     long tried, failures;
     const char *kept;    /* NULL: nothing is remembered */
+    int64_t call;        /* its faults alone; 0: those of all calls */
     bool stops;          /* these alone */
     double until;        /* seconds_now(); 0: no limit */
     bool left;           /* something was left to do then */
@@ -170,17 +172,19 @@ static void open_kept(driver *d, const scenario *what, trial *list, size_t count
 }
 
 /* All trials of a scenario: each call in each way, and the first way also for good. */
-static trial *list_trials(const faults_state *state, bool stops, size_t *count) {
+static trial *list_trials(const driver *d, size_t *count) {
+    const faults_state *state = d->state;
     if (state->calls >= FAULTS_TRACED)
         die("more calls than are traced: %lld", (long long)state->calls);
     trial *list = calloc((size_t)state->calls * (FAULT_WAYS + 1) + 1, sizeof *list);
     *count = 0;
     for (int64_t at = 1; at <= state->calls; at++) {
+        if (d->call != 0 && at != d->call) continue;
         const int *errors = fault_ways[state->trace[at]].errors;
         for (int way = 0; way < FAULT_WAYS && errors[way] != 0; way++)
-            if (!stops || errors[way] == FAULT_STOPS)
+            if (!d->stops || errors[way] == FAULT_STOPS)
                 list[(*count)++] = (trial){.at = at, .way = way};
-        if (!stops) list[(*count)++] = (trial){.at = at, .sticky = true};
+        if (!d->stops) list[(*count)++] = (trial){.at = at, .sticky = true};
     }
     return list;
 }
@@ -196,7 +200,7 @@ static void run_scenario(driver *d, const scenario *what, size_t sample) {
     d->wanted = signature(d->scene.trial, what->pages ? COMPARE_ALL : COMPARE_DATA);
     forget_times(o.printed);
     d->printed = strdup(o.printed);
-    trial *list = list_trials(d->state, d->stops, &count);
+    trial *list = list_trials(d, &count);
     const long long calls = (long long)d->state->calls;
     const size_t tries = sample > 0 && sample < count ? sample : count;
     const long before = d->failures, tried = d->tried;
@@ -224,8 +228,8 @@ int main(int argc, char **argv) {
     size_t sample = 0;
     bool named = false;
     if (argc < 3)
-        die("usage: faults PROGRAM PRELOAD [sample=N] [stops=1] [kept=FOLDER] [seconds=N] "
-            "[scenario ...]");
+        die("usage: faults PROGRAM PRELOAD [sample=N] [call=N] [stops=1] [kept=FOLDER] "
+            "[seconds=N] [scenario ...]");
     char *preload = realpath(argv[2], NULL);
     if (preload == NULL) die("there is no %s", argv[2]);
     d.preload = preload;
@@ -237,6 +241,8 @@ int main(int argc, char **argv) {
     for (int i = 3; i < argc; i++) {
         if (strncmp(argv[i], "sample=", 7) == 0)
             sample = strtoull(argv[i] + 7, NULL, 10);
+        else if (strncmp(argv[i], "call=", 5) == 0)
+            d.call = strtoll(argv[i] + 5, NULL, 10);
         else if (strcmp(argv[i], "stops=1") == 0)
             d.stops = true;
         else if (strncmp(argv[i], "kept=", 5) == 0)

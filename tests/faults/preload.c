@@ -61,8 +61,14 @@ static uint8_t row_of(const char *call) {
 }
 
 /* What happens to this call: 0 nothing, FAULT_SHORT, or the error. */
+/* LLVM's OpenMP does not look whether its own file in shared memory could be sized and mapped. */
+static bool of_openmp(const char *what) {
+    static const char prefix[] = "/dev/shm/__KMP_";
+    return strncmp(what, prefix, sizeof prefix - 1) == 0;
+}
+
 static int fault(const char *call, const char *what) {
-    if (shared == NULL) return 0;
+    if (shared == NULL || of_openmp(what)) return 0;
     const int64_t number = __atomic_add_fetch(&shared->calls, 1, __ATOMIC_SEQ_CST);
     const uint8_t row = row_of(call);
     if (number < FAULTS_TRACED) shared->trace[number] = row;

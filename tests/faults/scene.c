@@ -325,6 +325,23 @@ static void take_text(const scene *s, const char *file, const char *mark, char o
     free(text);
 }
 
+/* LLVM's OpenMP keeps a file per process in shared memory. A process that is killed leaves it, empty
+ * where the kill came between its making and its sizing, and the next one of the same number dies of
+ * SIGBUS there. */
+static void forget_dead_processes(void) {
+    static const char folder[] = "/dev/shm", form[] = "__KMP_REGISTERED_LIB_%d_";
+    DIR *list = opendir(folder);
+    char path[PATH_BYTES];
+    int number;
+    for (struct dirent *d; list != NULL && (d = readdir(list)) != NULL;) {
+        if (sscanf(d->d_name, form, &number) != 1 || kill(number, 0) == 0 || errno != ESRCH)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, d->d_name);
+        unlink(path);
+    }
+    if (list != NULL) closedir(list);
+}
+
 void scene_run(const scene *s, const call *what, outcome *out) {
     *out = (outcome){0};
     const pid_t child = fork();
@@ -334,6 +351,7 @@ void scene_run(const scene *s, const call *what, outcome *out) {
         become(s, what);
     }
     wait_for(child, what, out);
+    forget_dead_processes();
     if (outcome_code(out, 99)) die("%s could not be started", s->program);
     take_text(s, "said", "longshot: ", out->said);
     take_text(s, "printed", NULL, out->printed);

@@ -98,8 +98,13 @@ static void fill_log_step(const ls_init *init, double *values, int64_t count) {
 }
 
 static ls_init made_by(void (*fill)(const ls_init *, double *, int64_t), double a, double b) {
-    return (ls_init){
-        .kind = LS_INIT_CUSTOM, .a = a, .b = b, .fill = fill, .no_decay = true, .full = true};
+    return (ls_init){.kind = LS_INIT_CUSTOM,
+                     .a = a,
+                     .b = b,
+                     .fill = fill,
+                     .no_decay = true,
+                     .own_rate = true,
+                     .full = true};
 }
 
 static ls_init input_init(const s5_options *o, int64_t D) {
@@ -125,7 +130,8 @@ static ls_modes declare(ls_program *p, const ls_mixer *mixer) {
     const s5_options *o = mixer->options;
     const int64_t P = modes_of(o);
     const double block = (double)(o->d_state / o->blocks);
-    const ls_init half = {.kind = LS_INIT_CONSTANT, .a = -0.5, .no_decay = true, .full = true};
+    const ls_init half = {
+        .kind = LS_INIT_CONSTANT, .a = -0.5, .no_decay = true, .own_rate = true, .full = true};
     return (ls_modes){
         .real = ls_param(p, "Lambda_re", LS_DIMS(P), half),
         .imag = ls_param(p, "Lambda_im", LS_DIMS(P),

@@ -12,6 +12,7 @@ enum {
     STRIP = 512,   /* columns of C summed at once: in the first cache with B's rows */
     K_AT_ONCE = 4, /* rows of B added in one pass over the strip */
     DOT_STRIP = 64,
+    LINE = 64, /* bytes of a cache's line */
 };
 
 typedef struct few {
@@ -98,7 +99,14 @@ LS_INLINE void dots(const few *f, ls_dtype type, int rows, int64_t row, int64_t 
                (size_t)((column + (j < columns ? j : 0)) * g->b.stride) * ls_dtype_size(type);
     ls_vec sum[4][DOTS] = {{{0}}};
     int64_t k = 0;
+    const size_t next = (size_t)(DOTS * g->b.stride) * ls_dtype_size(type);
     for (; k + LS_LANES <= g->k; k += LS_LANES) {
+        /* four rows compute for so long that the next columns come meanwhile */
+        if (rows == 4 && row == 0 && k % (LINE / (int)sizeof(float)) == 0) {
+            LS_GEMM_UNROLL
+            for (int j = 0; j < DOTS; j++)
+                __builtin_prefetch(b[j] + (size_t)k * ls_dtype_size(type) + next);
+        }
         LS_GEMM_UNROLL
         for (int j = 0; j < DOTS; j++) {
             ls_vec column_j = load(type, b[j], k);

@@ -30,9 +30,22 @@ static __device__ __forceinline__ float bias_at(const few_job &job, int64_t n) {
     return job.bias == NULL ? 0 : ls_cuda_wide(ls_cuda_narrow<C>(job.bias[n]));
 }
 
+/* What a lane has of AHEAD times 512 bytes of each row. */
+template <typename T, int EACH_WARP, int AHEAD> struct weight_packs {
+    enum { EACH = 16 / sizeof(T) };
+    ls_cuda_pack<T, EACH> at[AHEAD][EACH_WARP];
+    __device__ __forceinline__ void take(const T *const (&b)[EACH_WARP], int64_t k, int64_t end) {
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++, k += 32 * EACH)
+#pragma unroll
+            for (int j = 0; j < EACH_WARP; j++)
+                if (k < end) at[u][j] = read_once<T, EACH>(b[j] + k);
+    }
+};
+
 template <typename T, typename C, int ROWS, int EACH_WARP>
 static __global__ void __launch_bounds__(THREADS) few_rows(const few_job job) {
-    enum { EACH = 16 / sizeof(T) };
+    enum { EACH = 16 / sizeof(T), AHEAD = EACH_WARP == 1 ? 4 : 2 };
     const int lane = (int)threadIdx.x % 32;
     const int64_t first = ((int64_t)blockIdx.x * WARPS + threadIdx.x / 32) * EACH_WARP;
     const T *a[ROWS], *b[EACH_WARP];
@@ -45,22 +58,29 @@ static __global__ void __launch_bounds__(THREADS) few_rows(const few_job job) {
 #pragma unroll
     for (int j = 0; j < EACH_WARP; j++)
         b[j] = (const T *)job.b + (first + j < job.n ? first + j : job.n - 1) * job.b_stride;
-#pragma unroll 4
-    for (int64_t k = lane * EACH; k < job.k; k += 32 * EACH) {
-        float x[ROWS][EACH];
-        ls_cuda_pack<T, EACH> weight[EACH_WARP];
+    /* weights are read before it is known that the rows are there, and ahead of their use */
+    weight_packs<T, EACH_WARP, AHEAD> now, next;
+    next.take(b, lane * EACH, job.k);
+    ls_cuda_after();
+    for (int64_t base = lane * EACH; base < job.k; base += AHEAD * 32 * EACH) {
+        now = next;
+        next.take(b, base + AHEAD * 32 * EACH, job.k);
 #pragma unroll
-        for (int j = 0; j < EACH_WARP; j++) weight[j] = read_once<T, EACH>(b[j] + k);
+        for (int u = 0; u < AHEAD; u++) {
+            const int64_t k = base + u * 32 * EACH;
+            if (k >= job.k) continue;
+            float x[ROWS][EACH];
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) ls_cuda_load<EACH>(a[i] + k, x[i]);
+            for (int i = 0; i < ROWS; i++) ls_cuda_load<EACH>(a[i] + k, x[i]);
 #pragma unroll
-        for (int j = 0; j < EACH_WARP; j++) {
-            float w[EACH];
-            weight[j].wide(w);
+            for (int j = 0; j < EACH_WARP; j++) {
+                float w[EACH];
+                now.at[u][j].wide(w);
 #pragma unroll
-            for (int i = 0; i < ROWS; i++)
+                for (int i = 0; i < ROWS; i++)
 #pragma unroll
-                for (int e = 0; e < EACH; e++) sum[i][j] = fmaf(x[i][e], w[e], sum[i][j]);
+                    for (int e = 0; e < EACH; e++) sum[i][j] = fmaf(x[i][e], w[e], sum[i][j]);
+            }
         }
     }
 #pragma unroll
@@ -91,12 +111,13 @@ bool ls_cuda_few_rows_fit(const ls_cuda_product *g) {
 
 template <typename T, typename C, int ROWS>
 static void launch(const ls_run *run, const few_job *job) {
-    cudaStream_t stream = ls_cuda_of(run)->stream;
+    const char *what = "a product of few rows";
     if (job->n >= MANY)
-        few_rows<T, C, ROWS, 4><<<ls_cuda_blocks(job->n, 4 * WARPS), THREADS, 0, stream>>>(*job);
+        ls_cuda_follow(run, what, few_rows<T, C, ROWS, 4>, ls_cuda_blocks(job->n, 4 * WARPS),
+                       THREADS, *job);
     else
-        few_rows<T, C, ROWS, 1><<<ls_cuda_blocks(job->n, WARPS), THREADS, 0, stream>>>(*job);
-    ls_cuda_launched(run, "a product of few rows");
+        ls_cuda_follow(run, what, few_rows<T, C, ROWS, 1>, ls_cuda_blocks(job->n, WARPS), THREADS,
+                       *job);
 }
 
 template <typename T, typename C> static void launch_rows(const ls_run *run, const few_job *job) {

@@ -42,6 +42,7 @@ template <typename Word, typename Where>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     ls_cuda_move_rows_kernel(int64_t rows, int64_t words, int shift, Where where) {
     int64_t thread = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, row = thread >> shift;
+    ls_cuda_after();
     if (row >= rows) return;
     const ls_cuda_moved_row at = where(row);
     for (int64_t i = thread & ((1 << shift) - 1); i < words; i += 1 << shift)
@@ -49,12 +50,13 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 }
 
 template <typename Word, typename Where>
-static void ls_cuda_move_words(const ls_run *run, int64_t rows, int64_t words, Where where) {
+static void ls_cuda_move_words(const ls_run *run, int64_t rows, int64_t words, Where where,
+                               const char *what) {
     int shift = 0;
     while (shift < 5 && (int64_t)1 << shift < words) shift++;
-    ls_cuda_move_rows_kernel<Word>
-        <<<ls_cuda_blocks(rows, LS_CUDA_THREADS >> shift), LS_CUDA_THREADS, 0,
-           ls_cuda_of(run)->stream>>>(rows, words, shift, where);
+    ls_cuda_follow(run, what, ls_cuda_move_rows_kernel<Word, Where>,
+                   ls_cuda_blocks(rows, LS_CUDA_THREADS >> shift), LS_CUDA_THREADS, rows, words,
+                   shift, where);
 }
 
 /* `rows` rows of `bytes` bytes; `bits` are all addresses and steps that `where` adds up, joined by
@@ -65,14 +67,13 @@ static void ls_cuda_move_rows(const ls_run *run, int64_t rows, size_t bytes, uin
     if (rows <= 0 || bytes == 0) return;
     bits |= (uint64_t)bytes;
     if (bits % 16 == 0)
-        ls_cuda_move_words<uint4>(run, rows, (int64_t)bytes / 16, where);
+        ls_cuda_move_words<uint4>(run, rows, (int64_t)bytes / 16, where, what);
     else if (bits % 4 == 0)
-        ls_cuda_move_words<uint32_t>(run, rows, (int64_t)bytes / 4, where);
+        ls_cuda_move_words<uint32_t>(run, rows, (int64_t)bytes / 4, where, what);
     else if (bits % 2 == 0)
-        ls_cuda_move_words<uint16_t>(run, rows, (int64_t)bytes / 2, where);
+        ls_cuda_move_words<uint16_t>(run, rows, (int64_t)bytes / 2, where, what);
     else
-        ls_cuda_move_words<uint8_t>(run, rows, (int64_t)bytes, where);
-    ls_cuda_launched(run, what);
+        ls_cuda_move_words<uint8_t>(run, rows, (int64_t)bytes, where, what);
 }
 
 /* ---- which rows are no padding ---- */

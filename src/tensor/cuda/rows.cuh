@@ -222,6 +222,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     ls_cuda_pack<A, LANES> first[AHEAD];
     ls_cuda_pack<B, LANES> other[AHEAD][OTHER];
     int64_t place[AHEAD][OUT + IN];
+    ls_cuda_after();
 #pragma unroll
     for (int ahead = 0; ahead < AHEAD; ahead++) {
         uint64_t index = (begin + (uint64_t)ahead * LS_CUDA_THREADS) * LANES;
@@ -254,15 +255,13 @@ static void ls_cuda_map(const ls_run *run, const ls_cuda_layout *layout,
     bool wide = ls_cuda_in_lanes(layout, LANES) && ls_cuda_aligned(at.first);
     for (int o = 0; o < OUT; o++) wide = wide && ls_cuda_aligned(at.out[o]);
     for (int i = 1; i < IN; i++) wide = wide && ls_cuda_aligned(at.other[i - 1]);
-    cudaStream_t stream = ls_cuda_of(run)->stream;
     if (wide)
-        ls_cuda_map_kernel<LANES, OUT, IN>
-            <<<ls_cuda_blocks(layout->count / LANES, TILE), LS_CUDA_THREADS, 0, stream>>>(*layout,
-                                                                                          at, f);
+        ls_cuda_follow(run, what, ls_cuda_map_kernel<LANES, OUT, IN, O, A, B, F>,
+                       ls_cuda_blocks(layout->count / LANES, TILE), LS_CUDA_THREADS, *layout, at,
+                       f);
     else
-        ls_cuda_map_kernel<1, OUT, IN>
-            <<<ls_cuda_blocks(layout->count, TILE), LS_CUDA_THREADS, 0, stream>>>(*layout, at, f);
-    ls_cuda_launched(run, what);
+        ls_cuda_follow(run, what, ls_cuda_map_kernel<1, OUT, IN, O, A, B, F>,
+                       ls_cuda_blocks(layout->count, TILE), LS_CUDA_THREADS, *layout, at, f);
 }
 
 #endif

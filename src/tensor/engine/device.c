@@ -9,26 +9,13 @@
 #include "base/memory.h"
 #include "base/own.h"
 
-/* The plug-in lies beside the program, where script/pack and the build put it, or where it was
- * installed. The loader's own search is not asked: it may lead through the current folder. */
-static bool find_library(const char *name, char *path, size_t bytes) {
-    static const char *const places[] = {"", "lib", "../lib"};
-    char file[64];
-    snprintf(file, sizeof file, "liblongshot-%s.so", name);
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
-        if (ls_own_path(path, bytes, places[i], file) && ls_own_trusted(path)) return true;
-    snprintf(path, bytes, "%s/%s", LS_LIBRARY_FOLDER, file);
-    return ls_own_trusted(path);
-}
-
 ls_status ls_device_open(ls_ctx *ctx, const char *name) {
-    char why[400] = "", path[PATH_MAX];
+    char why[400] = "", file[64], path[PATH_MAX];
     if (strcmp(name, "cpu") == 0) return LS_OK;
-    if (!find_library(name, path, sizeof path))
-        return LS_FAIL(ctx, LS_EUSE,
-                       "device=%s cannot be used: liblongshot-%s.so is neither beside the program "
-                       "nor in " LS_LIBRARY_FOLDER,
-                       name, name);
+    snprintf(file, sizeof file, "liblongshot-%s.so", name);
+    if (!ls_own_plugin(file, path, sizeof path))
+        return LS_FAIL(ctx, LS_EUSE, "device=%s cannot be used: %s is %s", name, file,
+                       ls_own_plugin_nowhere());
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return LS_FAIL(ctx, LS_EUSE, "device=%s cannot be used: %s", name, dlerror());
@@ -37,9 +24,7 @@ ls_status ls_device_open(ls_ctx *ctx, const char *name) {
     memcpy(&open, &symbol, sizeof open);
     if (open == NULL)
         return LS_FAIL(ctx, LS_EUSE,
-                       "device=%s cannot be used: liblongshot-%s.so is not a plug-in of "
-                       "this program",
-                       name, name);
+                       "device=%s cannot be used: %s is not a plug-in of this program", name, file);
     /* the library stays open: its kernels may be running until the process ends */
     ctx->device = open(LS_DEVICE_BUILD, why, sizeof why);
     if (ctx->device == NULL)
@@ -52,8 +37,31 @@ void ls_device_close(ls_ctx *ctx) {
     ctx->device = NULL;
 }
 
+typedef struct title {
+    char *out;
+    size_t bytes;
+} title;
+
+static void keep_title(void *user, const char *key, const char *value) {
+    const title *t = user;
+    if (strcmp(key, "device") == 0) snprintf(t->out, t->bytes, "%s", value);
+}
+
+void ls_device_title(const ls_ctx *ctx, char *out, size_t bytes) {
+    title t = {out, bytes};
+    out[0] = '\0';
+    if (ctx->device == NULL) return;
+    snprintf(out, bytes, "%s", ctx->device->name);
+    if (ctx->device->describe != NULL) ctx->device->describe(ctx->device, keep_title, &t);
+}
+
+/* Whether buffers are the device's. A rehearsal has all of them beside it, where they are counted. */
+static bool is_far(const ls_ctx *ctx) {
+    return ctx->device != NULL && !ctx->rehearsal;
+}
+
 void *ls_device_take(ls_ctx *ctx, size_t count, size_t size) {
-    if (ctx->device == NULL) return ls_new_raw(ctx, count, size);
+    if (!is_far(ctx)) return ls_new_raw(ctx, count, size);
     size_t bytes;
     void *there = NULL;
     if (!__builtin_mul_overflow(count, size, &bytes)) there = ctx->device->take(ctx->device, bytes);
@@ -64,21 +72,21 @@ void *ls_device_take(ls_ctx *ctx, size_t count, size_t size) {
 }
 
 void *ls_device_take_cleared(ls_ctx *ctx, size_t count, size_t size) {
-    if (ctx->device == NULL) return ls_new(ctx, count, size);
+    if (!is_far(ctx)) return ls_new(ctx, count, size);
     void *there = ls_device_take(ctx, count, size);
     if (there != NULL) ctx->device->fill(ctx->device, there, 0, count * size);
     return there;
 }
 
 void ls_device_give(ls_ctx *ctx, void *there) {
-    if (ctx->device == NULL)
+    if (!is_far(ctx))
         ls_free(ctx, there);
     else if (there != NULL)
         ctx->device->give(ctx->device, there);
 }
 
 void *ls_device_take_far(ls_ctx *ctx, size_t bytes) {
-    if (ctx->device == NULL || ctx->rehearsal) return ls_far_new(ctx, bytes);
+    if (!is_far(ctx)) return ls_far_new(ctx, bytes);
     void *far = ctx->device->take_far(ctx->device, bytes);
     if (far == NULL)
         LS_FAIL(ctx, LS_ENOMEM, "the host has no room for %.2f GiB of keys and values",
@@ -87,21 +95,21 @@ void *ls_device_take_far(ls_ctx *ctx, size_t bytes) {
 }
 
 void ls_device_give_far(ls_ctx *ctx, void *far, size_t bytes) {
-    if (ctx->device == NULL || ctx->rehearsal)
+    if (!is_far(ctx))
         ls_far_free(far, bytes);
     else if (far != NULL)
         ctx->device->give_far(ctx->device, far);
 }
 
 void ls_device_put(ls_ctx *ctx, void *there, const void *here, size_t bytes) {
-    if (ctx->device != NULL)
+    if (is_far(ctx))
         ctx->device->put(ctx->device, there, here, bytes);
     else if (bytes > 0)
         memcpy(there, here, bytes);
 }
 
 ls_status ls_device_get(ls_ctx *ctx, void *here, const void *there, size_t bytes) {
-    if (ctx->device != NULL) {
+    if (is_far(ctx)) {
         ctx->device->get(ctx->device, here, there, bytes);
         return ctx->device->settle(ctx->device, ctx);
     }
@@ -110,7 +118,7 @@ ls_status ls_device_get(ls_ctx *ctx, void *here, const void *there, size_t bytes
 }
 
 ls_status ls_device_copy(ls_ctx *ctx, void *to, const void *from, size_t bytes) {
-    if (ctx->device == NULL) {
+    if (!is_far(ctx)) {
         if (bytes > 0) memcpy(to, from, bytes);
         return LS_OK;
     }
@@ -123,7 +131,7 @@ ls_status ls_device_copy(ls_ctx *ctx, void *to, const void *from, size_t bytes) 
 }
 
 void ls_device_fill(ls_ctx *ctx, void *there, int byte, size_t bytes) {
-    if (ctx->device != NULL)
+    if (is_far(ctx))
         ctx->device->fill(ctx->device, there, byte, bytes);
     else if (bytes > 0)
         memset(there, byte, bytes);

@@ -50,6 +50,8 @@ struct ls_device {
  * lives there. LS_EUSE in one sentence where library, driver or device are missing. */
 ls_status ls_device_open(ls_ctx *ctx, const char *name);
 void ls_device_close(ls_ctx *ctx);
+/* What it is called, "NVIDIA H200"; "" where the context computes on the processor. */
+void ls_device_title(const ls_ctx *ctx, char *out, size_t bytes);
 
 /* Memory where the context computes. */
 void *ls_device_take(ls_ctx *ctx, size_t count, size_t size);         /* not cleared */

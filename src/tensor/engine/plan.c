@@ -195,6 +195,7 @@ ls_status ls__bind_kernels(ls_program *p) {
                            ls_dtype_name(p->options.type),
                            p->ctx->device == NULL ? "cpu" : p->ctx->device->name);
         node->call = kernel->by_type[p->options.type];
+        node->small = ls__node_work(node) < (double)p->ctx->team_work;
         if (kernel->workspace != NULL) node->workspace = kernel->workspace(node, p->threads);
         if (node->workspace > p->workspace_bytes) p->workspace_bytes = node->workspace;
     }

@@ -443,16 +443,27 @@ ls_node *ls_record(ls_program *p, const ls_op *op, const void *attributes, size_
     return ls__list_add(p, &p->nodes, node) ? node : NULL;
 }
 
+static double flops_of(const ls_node *node) {
+    if (node->op->flops != NULL) return node->op->flops(node);
+    const bool makes = node->call != NULL && node->out_count > 0 && node->out[0] != NULL;
+    return makes ? (double)ls_count(node->out[0]) : 0;
+}
+
 double ls_program_flops(const ls_program *program) {
     double flops = 0;
-    for (size_t i = 0; i < program->nodes.count; i++) {
-        const ls_node *node = program->nodes.at[i];
-        if (node->op->flops != NULL)
-            flops += node->op->flops(node);
-        else if (node->call != NULL && node->out_count > 0 && node->out[0] != NULL)
-            flops += (double)ls_count(node->out[0]);
-    }
+    for (size_t i = 0; i < program->nodes.count; i++) flops += flops_of(program->nodes.at[i]);
     return flops;
+}
+
+/* What is read and written counts too: an element takes as long as eight operations of a product,
+ * or longer. */
+double ls__node_work(const ls_node *node) {
+    enum { ELEMENT = 8 };
+    double elements = 0;
+    for (int i = 0; i < node->out_count; i++)
+        if (node->out[i] != NULL) elements += (double)ls_count(node->out[i]);
+    const double flops = flops_of(node);
+    return flops > ELEMENT * elements ? flops : ELEMENT * elements;
 }
 
 size_t ls_program_bytes(const ls_program *program) {
@@ -488,6 +499,7 @@ static ls_status call_kernels(ls_program *program, const ls_run *given) {
         if (node->call == NULL) continue;
         double before = program->profile ? ls_clock() : 0;
         steady = is_anywhere(node);
+        whole.threads = apart.threads = node->small ? 1 : given->threads;
         node->call(node->apart ? &apart : &whole, node);
         program->steady = program->steady && steady;
         if (!program->profile) continue;
@@ -558,6 +570,7 @@ ls_status ls_program_run_through(ls_program *program, ls_state *state, ls_state 
     }
     ls_device *device = ls__device_of(program->ctx, program->options.type);
     ls_run run = {.threads = program->threads,
+                  .team_work = program->ctx->team_work,
                   .device = device,
                   .workspace = program->workspace,
                   .state = state,

@@ -83,11 +83,13 @@ struct ls_node {
     ls_tensor **out;
     size_t workspace;
     bool apart; /* recorded between ls_apart and ls_apart_end */
+    bool small; /* one thread does it sooner than a team: ls_run says 1 */
 };
 
 /* What holds while a program runs. */
 struct ls_run {
     int threads;
+    int64_t team_work;        /* less is done by one thread: ls_ctx */
     struct ls_device *device; /* NULL: the processor */
     void *workspace;
     ls_state *state; /* NULL: every sequence starts here */

@@ -141,6 +141,8 @@ void ls__place_over_inputs(ls_program *p);
 void ls__recompute(ls_program *p, size_t forward_count); /* nodes before it are the forward part */
 ls_status ls__plan(ls_program *p);
 ls_status ls__bind_kernels(ls_program *p);
+/* How long a node takes, in floating-point operations of a product. */
+double ls__node_work(const ls_node *node);
 /* Advances the cache's extent. */
 ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node);
 /* Whether a run would find every port where the last one left it, at the same address, with room

@@ -144,7 +144,8 @@ ls_tensor *ls_state_read(ls_program *p, const char *name, ls_dtype type, int ran
 void ls_state_write(ls_program *p, const char *name, ls_tensor *value) {
     if (ls_failed(p) || value == NULL || !p->options.streaming) return;
     const char *full = ls__scoped_name(p, name);
-    for (size_t i = 0; full != NULL && i < p->ports.count; i++) {
+    if (full == NULL) return;
+    for (size_t i = 0; i < p->ports.count; i++) {
         const ls_port *port = p->ports.at[i];
         if (strcmp(port->name, full) != 0) continue;
         ls_node *node =

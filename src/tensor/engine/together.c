@@ -18,10 +18,9 @@ struct ls_together {
     ls_program *one[LS_TOGETHER_MOST]; /* borrowed */
     struct {
         bool at_once;
-        bool small; /* a sequence's share is not worth waking another thread for */
+        bool small; /* not worth waking another thread for, all sequences together */
     } * node;
 };
-enum { SMALL = 1 << 15 }; /* floating-point operations */
 
 static const ls_tensor *owner_of(const ls_tensor *tensor) {
     return tensor->base == NULL ? tensor : tensor->base;
@@ -127,7 +126,7 @@ ls_status ls_together_new(ls_program *many, ls_program *const *one, int64_t coun
     for (size_t i = 0; i < many->nodes.count; i++) {
         const ls_node *node = one[0]->nodes.at[i];
         together->node[i].at_once = runs_at_once(many->nodes.at[i], node, count, length);
-        together->node[i].small = node->op->flops == NULL || node->op->flops(node) < SMALL;
+        together->node[i].small = (double)count * ls__node_work(node) < (double)ctx->team_work;
     }
     for (int64_t b = 0; b < count; b++) together->one[b] = one[b];
     *out = together;
@@ -149,6 +148,7 @@ static void call_node(const ls_program *program, size_t i, const ls_run *run) {
     const ls_node *node = program->nodes.at[i];
     ls_run here = *run;
     here.workspace = program->workspace;
+    if (node->small) here.threads = 1;
     if (node->apart) here.state = NULL, here.start = 0;
     node->call(&here, node);
 }
@@ -210,7 +210,8 @@ ls_status ls_together_run(ls_together *const *groups, int64_t count, ls_state *c
         LS_TRY(begin_group(groups[g], states));
     }
     ls_device *device = ls__device_of(ctx, groups[0]->many->options.type);
-    ls_run run = {.threads = groups[0]->many->threads, .device = device};
+    ls_run run = {
+        .threads = groups[0]->many->threads, .team_work = ctx->team_work, .device = device};
     if (device != NULL) device->begin(device, &run);
     if (device != NULL || count == 1) {
         for (int64_t g = 0; g < count; g++) run_group(groups[g], run, of[g]);

@@ -43,4 +43,73 @@ def grouped(case):
     case.gradients({"y": y}, {}, {"x": x})
 
 
-main({"landmark-softmax": grouped})
+def llama(width, heads, most):
+    """The attention of llama/llama_mem.py; its Triton kernel is not called."""
+    import types
+    from transformers import utils
+    for name in ("add_start_docstrings", "add_start_docstrings_to_model_forward", "replace_return_docstrings"):
+        if not hasattr(utils, name):
+            setattr(utils, name, lambda *_, **__: (lambda x: x))
+    stub("llama_landmark_config", "ltriton", "ltriton.flash_landmark_attention")
+    module = source(os.path.join(public("landmark-attention"), "llama/llama_mem.py"), "llama_mem")
+    layer = module.LlamaAttention(types.SimpleNamespace(hidden_size=width, num_attention_heads=heads,
+                                                        max_position_embeddings=most))
+    for name in "qkvo":
+        torch.nn.init.normal_(getattr(layer, name + "_proj").weight, std=1.4 / width ** 0.5)
+    return layer
+
+
+def rows_of(case, B, T, block):
+    is_mem = torch.arange(T)[None].expand(B, -1) % (block + 1) == block
+    if case.given is not None:
+        is_mem = torch.tensor(case.given["in.is_mem"]) != 0
+    case.put("in.is_mem", is_mem)
+    return is_mem
+
+
+def look(layer, x, is_mem, first, end, past=None, **how):
+    """Rows first to end of x: as in training, or with what is kept of those before."""
+    T = x.shape[1]
+    hidden, mem, own = masks(is_mem, T)
+    additive = torch.zeros(hidden.shape).masked_fill(hidden, torch.finfo(x.dtype).min)
+    additive = additive.expand(x.shape[0], -1, -1, -1)[:, :, first:end, :end]
+    mem, own = (mask[:, :, first:end, first:end] for mask in (mem, own))
+    places = torch.arange(first, end)[None].expand(x.shape[0], -1)
+    return layer(x[:, first:end], additive, places, past, is_mem=mem, last_section_mask=own, **how)
+
+
+def training(case):
+    layer, T = llama(24, 2, 64), 43
+    is_mem = rows_of(case, 2, T, 8)
+    weights, x = case.weights(layer), leaf(case.number("in.x", (2, T, 24)))
+    y, seen, _ = look(layer, x, is_mem, 0, T, output_attentions=True)
+    case.tell("epfml/landmark-attention", "llama/llama_mem.py", {"d": 24, "heads": 2, "T": T, "block": 8},
+              "out.weights: the attention's weights")
+    case.gradients({"y": y, "weights": seen}, weights, {"x": x}, silent=("weights",))
+
+
+def retrieval(width, T, block, chunk, singles):
+    def make(case):
+        layer = llama(width, 2, 64)
+        is_mem = rows_of(case, 1, T, block)
+        weights, x = case.weights(layer), leaf(case.number("in.x", (1, T, width)))
+
+        def by_chunks(top):
+            past, parts, at = None, [], 0
+            with torch.no_grad():
+                while at < T:
+                    end = at + 1 if at >= T - singles else min(at + chunk, T - singles)
+                    y, _, past = look(layer, x, is_mem, at, end, past, use_cache=True, cache_top_k=top, mem_freq=block)
+                    parts.append(y)
+                    at = end
+            return torch.cat(parts, 1)
+        outputs = {"train": look(layer, x, is_mem, 0, T)[0], "y": by_chunks(2), "all": by_chunks(1000)}
+        case.tell("epfml/landmark-attention", "llama/llama_mem.py",
+                  {"d": width, "heads": 2, "T": T, "block": block, "top_k": 2, "chunk": chunk, "single_token_tail": singles},
+                  "out.train: in training; out.y: 2 blocks looked up; out.all: all of them. Gradients are those of out.train")
+        case.gradients(outputs, weights, {"x": x}, silent=("y", "all"))
+    return make
+
+
+main({"landmark-softmax": grouped, "landmark-attn": training, "landmark-retrieve": retrieval(24, 50, 4, 10, 0),
+      "landmark-retrieve-decode": retrieval(16, 46, 3, 8, 10)})

@@ -113,8 +113,24 @@ def inner(note, B, T, d_model, d_inner, states, rank):
     return fill
 
 
+def minimal(case):
+    """ssd_minimal_discrete from a first state, in chunks of 15."""
+    interface()
+    common.stub("mamba_ssm.ops.triton.ssd_combined")
+    file = "mamba_ssm/modules/ssd_minimal.py"
+    module = common.source(os.path.join(common.public("mamba"), file), "mamba_ssm.modules.ssd_minimal")
+    shapes = {"X": (1, 60, 2, 6), "A": (1, 60, 2), "B": (1, 60, 2, 5), "C": (1, 60, 2, 5), "initial": (1, 1, 2, 6, 5)}
+    falling = {"A": lambda shape: -0.3 * torch.rand(shape)}
+    inputs = {name: common.leaf(case.number("in." + name, shape, falling.get(name))) for name, shape in shapes.items()}
+    y, final = module.ssd_minimal_discrete(*(inputs[name] for name in "XABC"), 15, inputs["initial"])
+    case.tell("state-spaces/mamba", file, {"B": 1, "T": 60, "heads": 2, "d_head": 6, "d_state": 5, "chunk": 15},
+              "ssd_minimal_discrete: X times dt, A = dt A")
+    case.gradients({"y": y, "final_state": final}, {}, inputs)
+
+
 ALL = ("D", "z", "delta_bias")
 common.main({
+    "mamba2-ssd-init": minimal,
     "mamba-block": block("Mamba.forward, slow path; out.step = step() from zero states", 2, 45, d_model=20),
     "mamba-narrow": block("Mamba.forward, slow path; out.step = step() from zero states", 2, 37, d_model=10,
                           d_state=5, d_conv=3, expand=1.5, dt_rank=3, conv_bias=False, bias=True),

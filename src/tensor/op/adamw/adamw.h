@@ -14,6 +14,7 @@ enum { LS_ADAMW_PIECE = 16384 }; /* elements a piece has at most */
 typedef struct ls_adamw_piece {
     int64_t offset, count; /* elements, multiples of 64 */
     bool decays;
+    float rate; /* times that of the pass; the decay is not */
 } ls_adamw_piece;
 
 /* Everything is borrowed and lies where the context computes. The buffers do not overlap. */

@@ -57,11 +57,12 @@ static void norm_f32(const ls_run *run, const ls_node *node) {
 }
 
 #define DEFINE_UPDATE(name, real, root_of)                                                         \
-    static void name(const ls_adamw *pass, double decay, real *restrict w, real *restrict g,       \
-                     real *restrict m, real *restrict v, int64_t count) {                          \
+    static void name(const ls_adamw *pass, const ls_adamw_piece *piece, real *restrict w,          \
+                     real *restrict g, real *restrict m, real *restrict v, int64_t count) {        \
         const real beta1 = (real)pass->beta1, rest1 = (real)(1 - pass->beta1);                     \
         const real beta2 = (real)pass->beta2, rest2 = (real)(1 - pass->beta2);                     \
-        const real keep = (real)(1 - decay), rate = (real)pass->rate, root = (real)pass->root;     \
+        const real keep = (real)(1 - (piece->decays ? pass->decay : 0));                           \
+        const real rate = (real)(piece->rate * pass->rate), root = (real)pass->root;               \
         const real scale = (real)pass->scale, epsilon = (real)pass->epsilon;                       \
         for (int64_t i = 0; i < count; i++) {                                                      \
             real x = scale * g[i];                                                                 \
@@ -81,9 +82,10 @@ static void apply_f64(const ls_run *run, const ls_node *node) {
     double *w = pass->weights, *g = pass->gradient, *m = pass->mean, *v = pass->square;
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t i = 0; i < pass->piece_count; i++) {
-        int64_t at = pass->pieces[i].offset;
-        update_f64(pass, pass->pieces[i].decays ? pass->decay : 0, w + at, g + at,
-                   m + at - pass->first, v + at - pass->first, pass->pieces[i].count);
+        const ls_adamw_piece *piece = &pass->pieces[i];
+        const int64_t at = piece->offset;
+        update_f64(pass, piece, w + at, g + at, m + at - pass->first, v + at - pass->first,
+                   piece->count);
     }
 }
 
@@ -97,12 +99,11 @@ static void apply_f32(const ls_run *run, const ls_node *node) {
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t i = 0; i < pass->piece_count; i++) {
         const ls_adamw_piece *piece = &pass->pieces[i];
-        double decay = piece->decays ? pass->decay : 0;
         /* in blocks, so that rounding finds the new weights in the nearest cache */
         for (int64_t done = 0; done < piece->count; done += BLOCK) {
             int64_t at = piece->offset + done;
             int64_t count = piece->count - done < BLOCK ? piece->count - done : BLOCK;
-            update_f32(pass, decay, w + at, g + at, m + at - pass->first, v + at - pass->first,
+            update_f32(pass, piece, w + at, g + at, m + at - pass->first, v + at - pass->first,
                        count);
             if (pass->shadow != NULL) round_block(w + at, pass->shadow + at, count);
         }

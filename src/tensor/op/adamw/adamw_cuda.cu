@@ -36,7 +36,8 @@ typedef struct buffers {
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     adamw_kernel(const ls_adamw_piece *pieces, const buffers at, const factors by) {
     ls_adamw_piece piece = pieces[blockIdx.x];
-    float keep = piece.decays ? by.keep : 1.0f;
+    const float keep = piece.decays ? by.keep : 1.0f;
+    const float rate = piece.rate * by.rate;
     for (int64_t i = threadIdx.x * 4; i < piece.count; i += LS_CUDA_THREADS * 4) {
         int64_t place = piece.offset + i;
         float w[4], g[4], mean[4], square[4];
@@ -49,7 +50,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
             float x = by.scale * g[j];
             mean[j] = by.beta1 * mean[j] + by.rest1 * x;
             square[j] = by.beta2 * square[j] + by.rest2 * (x * x);
-            w[j] = keep * w[j] - by.rate * mean[j] / (by.root * sqrtf(square[j]) + by.epsilon);
+            w[j] = keep * w[j] - rate * mean[j] / (by.root * sqrtf(square[j]) + by.epsilon);
             g[j] = 0;
         }
         ls_cuda_store<4>(at.gradient + place, g);

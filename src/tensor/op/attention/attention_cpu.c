@@ -7,9 +7,17 @@ static void forward_reference(const ls_run *run, const ls_node *node) {
     ls_attention_reference(&job);
 }
 
+/* What is to be done with the past as long as it is now: the node's work is that of a full cache. */
+static double work_of(const ls_attention_job *job) {
+    double keys = 0;
+    for (int s = 0; s < job->sets; s++) keys += (double)ls_interval_length(job->set[s].held);
+    return 2 * (double)(job->B * job->H * job->T * (job->K + job->V)) * keys;
+}
+
 static void forward(const ls_run *run, const ls_node *node) {
     ls_attention_job job;
     ls_attention_resolve(run, node, &job);
+    if (work_of(&job) < (double)run->team_work) job.threads = 1;
     if (ls_attention_decode_fits(&job))
         ls_attention_decode(&job);
     else

@@ -114,6 +114,7 @@ static __global__ void __launch_bounds__(THREADS) decode(const __grid_constant__
     const int group = (int)threadIdx.x / LANES, e = (int)threadIdx.x % LANES * EACH;
     const int b = (int)blockIdx.z, head = (int)blockIdx.y * HEADS, g = head / (job.H / job.G);
     const bool holds = e < job.D;
+    ls_cuda_after();
     const int64_t n = job.start.at();
     const ls_cuda_span keys = keys_of_block(job, n);
     const T *k = ls_cuda_row<const T>(job.k, b, 0, g) + e;
@@ -224,14 +225,13 @@ bool ls_cuda_attention_decode_fits(const ls_run *run, const ls_node *node,
 template <typename T, int LANES, bool DECAYS>
 static void launch(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
     const dim3 blocks((unsigned)job->splits, (unsigned)(job->H / heads), (unsigned)batch);
-    cudaStream_t stream = ls_cuda_of(run)->stream;
+    const char *what = "attention, one token";
     if (heads == 4)
-        decode<T, LANES, 4, DECAYS><<<blocks, THREADS, 0, stream>>>(*job);
+        ls_cuda_follow(run, what, decode<T, LANES, 4, DECAYS>, blocks, THREADS, *job);
     else if (heads == 2)
-        decode<T, LANES, 2, DECAYS><<<blocks, THREADS, 0, stream>>>(*job);
+        ls_cuda_follow(run, what, decode<T, LANES, 2, DECAYS>, blocks, THREADS, *job);
     else
-        decode<T, LANES, 1, DECAYS><<<blocks, THREADS, 0, stream>>>(*job);
-    ls_cuda_launched(run, "attention, one token");
+        ls_cuda_follow(run, what, decode<T, LANES, 1, DECAYS>, blocks, THREADS, *job);
 }
 
 template <typename T, int LANES>

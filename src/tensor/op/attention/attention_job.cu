@@ -438,6 +438,7 @@ template <typename T> __global__ static void merge(const ls_cuda_attention job) 
     const int64_t rows = (int64_t)job.B * job.H * job.T;
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     const int lane = (int)threadIdx.x % 32;
+    ls_cuda_after();
     if (row >= rows) return;
     const int64_t b = row / ((int64_t)job.H * job.T), h = row / job.T % job.H, i = row % job.T;
     T *out = ls_cuda_row<T>(job.out, b, i, h);
@@ -470,10 +471,9 @@ void ls_cuda_attention_statistics(const ls_run *run, const ls_cuda_attention *jo
 }
 
 void ls_cuda_attention_merge(const ls_run *run, const ls_cuda_attention *job, ls_dtype type) {
-    cudaStream_t stream = ls_cuda_of(run)->stream;
+    const unsigned blocks = row_blocks(job, WARPS);
     if (type == LS_F32)
-        merge<float><<<row_blocks(job, WARPS), 32 * WARPS, 0, stream>>>(*job);
+        ls_cuda_follow(run, "attention, merging", merge<float>, blocks, 32 * WARPS, *job);
     else
-        merge<ls_cuda_bf16><<<row_blocks(job, WARPS), 32 * WARPS, 0, stream>>>(*job);
-    ls_cuda_launched(run, "attention, merging");
+        ls_cuda_follow(run, "attention, merging", merge<ls_cuda_bf16>, blocks, 32 * WARPS, *job);
 }

@@ -17,9 +17,13 @@ static const ls_op bucket_table = {.name = "bucket_table", .backward = backward}
 
 ls_tensor *ls_bucket_table(ls_program *p, ls_tensor *weight, int64_t R, const int32_t *bucket) {
     if (weight == NULL) return NULL;
-    double *wide = weight->rank == 2 ? ls_new(ls_program_ctx(p), (size_t)R, sizeof *wide) : NULL;
-    if (wide == NULL) {
+    if (weight->rank != 2) {
         ls_refuse(p, LS_EBUG, "bucket_table: weight must be [buckets, heads]");
+        return NULL;
+    }
+    double *wide = ls_new(ls_program_ctx(p), (size_t)R, sizeof *wide);
+    if (wide == NULL) {
+        ls_refuse(p, LS_ENOMEM, "no memory for the buckets of %lld distances", (long long)R);
         return NULL;
     }
     for (int64_t r = 0; r < R; r++) {

@@ -11,6 +11,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     embed_kernel(const int32_t *__restrict__ ids, const Word *__restrict__ table,
                  const ls_cuda_divisor chunks, uint64_t words, Word *__restrict__ y) {
     uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, column;
+    ls_cuda_after();
     if (index >= words) return;
     uint64_t row = ls_cuda_divide(index, chunks, &column);
     const int64_t id = ids[row]; /* below 0: padding */
@@ -20,11 +21,10 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 template <typename Word>
 static void embed_words(const ls_run *run, const ls_node *node, int64_t chunks) {
     int64_t words = ls_count(node->in[0]) * chunks;
-    embed_kernel<<<ls_cuda_blocks(words, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
-                   ls_cuda_of(run)->stream>>>(
-        (const int32_t *)ls_data(node->in[0]), (const Word *)ls_data(node->in[1]),
-        ls_cuda_divisor_of(chunks), (uint64_t)words, (Word *)ls_data(node->out[0]));
-    ls_cuda_launched(run, "embed");
+    ls_cuda_follow(run, "embed", embed_kernel<Word>, ls_cuda_blocks(words, LS_CUDA_THREADS),
+                   LS_CUDA_THREADS, (const int32_t *)ls_data(node->in[0]),
+                   (const Word *)ls_data(node->in[1]), ls_cuda_divisor_of(chunks), (uint64_t)words,
+                   (Word *)ls_data(node->out[0]));
 }
 
 static void embed(const ls_run *run, const ls_node *node) {

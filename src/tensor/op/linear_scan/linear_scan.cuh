@@ -16,6 +16,10 @@
  * and the state's columns f^n. All is a sum over the depth, so parts of it may be walked one after
  * the other, each adding to the results.
  *
+ * Few long sequences leave most of a device idle. Then the time is cut into strips that are walked
+ * side by side. A first walk finds what each strip adds to the state, R' = f^n g^n R + that; one
+ * pass over these gives the state before each strip; a second walk computes the results from there.
+ *
  * Two ways compute a walk: in tiles on the tensor units (linear_scan_tiles.cu), and with plain
  * arithmetic for everything else (linear_scan_plain.cu). */
 #ifndef LS_TENSOR_CUDA_LINEAR_SCAN_H
@@ -46,6 +50,10 @@ typedef struct ls_linear_walk {
     int first, count; /* the part of the depth that is walked */
     bool backwards;
     bool add; /* to the results of the parts before */
+    int strips;
+    int64_t strip_rows; /* steps of a strip: whole chunks of either way; the last has the rest */
+    int64_t apart;      /* from the state of a strip to that of the next; 0: there is one strip */
+    bool states_only;   /* nothing but the states that the strips leave */
     ls_linear_roots roots;
     ls_linear_rows query, key, value; /* a source is a key with its value */
     ls_linear_rows out;               /* ends: NULL where its last column is of no use */
@@ -106,10 +114,20 @@ static __device__ __forceinline__ float ls_linear_root(const ls_linear_walk &wal
     return (float)(1 / sqrt(log == 0 ? count : expm1(count * log) / expm1(log)));
 }
 
-/* Where element (0, 0) of a sequence's state lies, in the part that is walked. */
+/* The steps of a block's strip, begin to end - 1. */
+typedef struct ls_linear_steps {
+    int64_t begin, end;
+} ls_linear_steps;
+static __device__ __forceinline__ ls_linear_steps ls_linear_strip(const ls_linear_walk &walk) {
+    const int64_t begin = (int64_t)blockIdx.y * walk.strip_rows, end = begin + walk.strip_rows;
+    return {begin, end < walk.T ? end : walk.T};
+}
+
+/* Where element (0, 0) of a strip's state of a sequence lies, in the part that is walked. */
 static __device__ __forceinline__ int64_t ls_linear_state(const ls_linear_walk &walk, int b,
                                                           int h) {
-    return ((int64_t)b * walk.H + h) * walk.depth * walk.width + walk.first * walk.along_depth;
+    return (int64_t)blockIdx.y * walk.apart + ((int64_t)b * walk.H + h) * walk.depth * walk.width +
+           walk.first * walk.along_depth;
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* The linear recurrence of retention and linear attention: see linear_scan.cuh for how the result
  * and the gradients are walks of one kind. */
+#include "tensor/cuda/rows.cuh"
 #include "tensor/op/linear_scan/linear_scan.cuh"
 
 extern "C" {
@@ -46,6 +47,8 @@ static ls_linear_walk walk_of(const ls_run *run, const ls_node *node, bool trans
     walk.depth = transposed ? W : K;
     walk.width = transposed ? K : W;
     walk.backwards = backwards;
+    walk.strips = 1;
+    walk.strip_rows = walk.T;
     if (about->rooted) walk.roots = backwards ? LS_LINEAR_SOURCE_ROOTS : LS_LINEAR_QUERY_ROOTS;
     walk.log_decay = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DECAY]);
     walk.feature = ls_cuda_floats(node->in[LS_LINEAR_SCAN_FEATURE_DECAY]);
@@ -74,9 +77,106 @@ static void run_walk(const ls_run *run, const ls_node *node, ls_linear_walk walk
     }
 }
 
+/* ---- strips ---- */
+
+enum {
+    FULL = 256,        /* blocks that keep a large device busy */
+    STRIP_LEAST = 256, /* rows: what a strip costs more is little beside them */
+    STRIP_STEP = 64,   /* whole chunks of either way */
+    TILE_COLUMNS = 128,
+};
+
+typedef struct strips {
+    int count;
+    int64_t rows, state; /* of each strip; floats of all states at one time */
+} strips;
+
+/* By the shape alone, so that the bits do not depend on the device. */
+static strips strips_of(const ls_node *node) {
+    const ls_tensor *v = node->in[LS_LINEAR_SCAN_V], *before = node->in[LS_LINEAR_SCAN_BEFORE];
+    const int64_t T = v->dim[1], widest = ls_max(before->dim[2], before->dim[3]);
+    const int64_t blocks = ls_max(1, v->dim[0] * v->dim[2] * ls_ceil_div(widest, TILE_COLUMNS));
+    const int64_t count = ls_min(FULL / blocks, T / STRIP_LEAST);
+    strips cut = {1, T, ls_count(before)};
+    if (count < 2) return cut;
+    cut.rows = ls_round_up(ls_ceil_div(T, count), STRIP_STEP);
+    cut.count = (int)ls_ceil_div(T, cut.rows);
+    return cut;
+}
+
+static size_t workspace(const ls_node *node, int threads) {
+    (void)threads;
+    const strips cut = strips_of(node);
+    return cut.count < 2 ? 0 : (size_t)(cut.count * cut.state) * sizeof(float);
+}
+
+/* What each strip added becomes the state before it: a thread has an element of all of them. */
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    join_strips(const ls_linear_walk walk, const strips cut, int columns, float *states) {
+    enum { AT_ONCE = 8 };
+    const int64_t i = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
+    if (i >= cut.state) return;
+    const int64_t each = (int64_t)walk.depth * walk.width;
+    const float log_decay = walk.log_decay[i / each % walk.H];
+    const float feature = walk.feature == NULL ? 0 : walk.feature[i % each / columns];
+    const int rows = (int)cut.rows, last = (int)(walk.T - (cut.count - 1) * cut.rows);
+    const float fade = ls_linear_power(log_decay, rows) * ls_linear_power(feature, rows);
+    const float fade_last = ls_linear_power(log_decay, last) * ls_linear_power(feature, last);
+    float sum = walk.before == NULL ? 0 : walk.before[i];
+    for (int strip = 0; strip < cut.count; strip += AT_ONCE) {
+        float added[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            added[u] = strip + u < cut.count ? states[(strip + u) * cut.state + i] : 0;
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            if (strip + u >= cut.count) break;
+            states[(strip + u) * cut.state + i] = sum;
+            sum = (strip + u + 1 < cut.count ? fade : fade_last) * sum + added[u];
+        }
+    }
+    if (walk.after != NULL) walk.after[i] = sum;
+}
+
+/* The states before the strips of a walk, in the workspace, and the one after the last. */
+template <typename T>
+static void find_states(const ls_run *run, const ls_node *node, const strips &cut,
+                        const ls_linear_walk &whole) {
+    ls_linear_walk walk = whole;
+    if (cut.count < 2 || walk.B == 0 || walk.H == 0) return;
+    walk.strips = cut.count;
+    walk.strip_rows = cut.rows;
+    walk.apart = cut.state;
+    walk.states_only = true;
+    walk.before = NULL;
+    walk.after = (float *)run->workspace;
+    run_walk<T>(run, node, walk);
+    const int columns = (int)node->in[LS_LINEAR_SCAN_BEFORE]->dim[3];
+    join_strips<<<ls_cuda_blocks(cut.state, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+                  ls_cuda_of(run)->stream>>>(whole, cut, columns, (float *)run->workspace);
+    ls_cuda_launched(run, node->op->name);
+}
+
+/* The results of a walk; those of strips begin with the states that were found. */
+template <typename T>
+static void find_results(const ls_run *run, const ls_node *node, const strips &cut,
+                         ls_linear_walk walk) {
+    if (cut.count > 1) {
+        walk.strips = cut.count;
+        walk.strip_rows = cut.rows;
+        walk.apart = cut.state;
+        walk.before = (const float *)run->workspace;
+        walk.after = NULL;
+    }
+    run_walk<T>(run, node, walk);
+}
+
+/* ---- both directions ---- */
+
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
     ls_cuda_steady(run);
     const ls_tensor *q = node->in[LS_LINEAR_SCAN_Q], *k = node->in[LS_LINEAR_SCAN_K];
+    const strips cut = strips_of(node);
     ls_linear_walk walk = walk_of(run, node, false, false);
     walk.query = rows_of(q, q->dim[3]);
     walk.key = rows_of(k, k->dim[3]);
@@ -84,11 +184,13 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     walk.out = wide_rows_of(node, node->out[LS_LINEAR_SCAN_Y], node->out[LS_LINEAR_SCAN_SUMS], 0);
     walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_BEFORE]);
     walk.after = ls_cuda_floats(node->out[LS_LINEAR_SCAN_AFTER]);
-    run_walk<T>(run, node, walk);
+    find_states<T>(run, node, cut, walk);
+    find_results<T>(run, node, cut, walk);
 }
 
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     const int64_t K = node->in[LS_LINEAR_SCAN_K]->dim[3];
+    const strips cut = strips_of(node);
     const ls_linear_rows q = rows_of(node->in[LS_LINEAR_SCAN_Q], K);
     const ls_linear_rows k = rows_of(node->in[LS_LINEAR_SCAN_K], K);
     const ls_linear_rows v = wide_rows_of(node, node->in[LS_LINEAR_SCAN_V], NULL, 1);
@@ -101,16 +203,8 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
         walk.value = k;
         walk.out = rows_of(node->out[LS_LINEAR_SCAN_DQ], K);
         walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_BEFORE]);
-        run_walk<T>(run, node, walk);
-    }
-    if (node->out[LS_LINEAR_SCAN_DK] != NULL) {
-        ls_linear_walk walk = walk_of(run, node, true, true);
-        walk.query = v;
-        walk.key = dy;
-        walk.value = q;
-        walk.out = rows_of(node->out[LS_LINEAR_SCAN_DK], K);
-        walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DAFTER]);
-        run_walk<T>(run, node, walk);
+        find_states<T>(run, node, cut, walk);
+        find_results<T>(run, node, cut, walk);
     }
     ls_linear_walk walk = walk_of(run, node, false, true);
     walk.query = k;
@@ -119,12 +213,21 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     walk.out = wide_rows_of(node, node->out[LS_LINEAR_SCAN_DV], NULL, 0);
     walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DAFTER]);
     walk.after = ls_cuda_floats(node->out[LS_LINEAR_SCAN_DBEFORE]);
-    run_walk<T>(run, node, walk);
+    find_states<T>(run, node, cut, walk); /* also those of the keys' gradient: the same, turned */
+    find_results<T>(run, node, cut, walk);
+    if (node->out[LS_LINEAR_SCAN_DK] == NULL) return;
+    walk = walk_of(run, node, true, true);
+    walk.query = v;
+    walk.key = dy;
+    walk.value = q;
+    walk.out = rows_of(node->out[LS_LINEAR_SCAN_DK], K);
+    walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DAFTER]);
+    find_results<T>(run, node, cut, walk);
 }
 
 LS_CUDA_DECLARE_TABLE(linear_scan);
 const ls_kernel LS_CUDA_TABLE(linear_scan)[] = {
-    {"linear_scan", {NULL, forward<float>, forward<ls_cuda_bf16>}, NULL},
-    {"linear_scan_grad", {NULL, backward<float>, backward<ls_cuda_bf16>}, NULL},
+    {"linear_scan", {NULL, forward<float>, forward<ls_cuda_bf16>}, workspace},
+    {"linear_scan_grad", {NULL, backward<float>, backward<ls_cuda_bf16>}, workspace},
     {},
 };

@@ -168,6 +168,7 @@ static __global__ void __launch_bounds__(THREADS) walk_plain(const ls_linear_wal
     place at = {piece / walk.H, piece % walk.H,
                 (int)(blockIdx.x % (unsigned)slices) * COLUMNS + lane, 0};
     at.log_decay = walk.log_decay[at.h];
+    const ls_linear_steps strip = ls_linear_strip(walk);
     const bool there = at.column < walk.width;
     const bool deep = walk.feature != NULL && walk.feature_along_depth;
     const bool fading = walk.feature != NULL && !walk.feature_along_depth;
@@ -176,10 +177,10 @@ static __global__ void __launch_bounds__(THREADS) walk_plain(const ls_linear_wal
         s.state[c * COLUMNS + lane] =
             there && walk.before != NULL ? walk.before[state + c * walk.along_depth] : 0;
     if (threadIdx.x <= ROWS) s.power[threadIdx.x] = ls_linear_power(at.log_decay, (int)threadIdx.x);
-    for (int64_t done = 0; done < walk.T; done += ROWS) {
-        const int n = (int)(walk.T - done < ROWS ? walk.T - done : ROWS);
+    for (int64_t done = strip.begin; done < strip.end; done += ROWS) {
+        const int n = (int)(strip.end - done < ROWS ? strip.end - done : ROWS);
         __syncthreads();
-        load_rows<T>(walk, walk.query, at, done, n, deep ? 1 : 0, s.query);
+        if (!walk.states_only) load_rows<T>(walk, walk.query, at, done, n, deep ? 1 : 0, s.query);
         load_rows<T>(walk, walk.key, at, done, n, deep ? -1 : 0, s.key);
         load_values<T>(walk, at, done, n, fading, s.value);
         if ((int)threadIdx.x < n) {
@@ -193,10 +194,12 @@ static __global__ void __launch_bounds__(THREADS) walk_plain(const ls_linear_wal
                        (walk.roots == LS_LINEAR_SOURCE_ROOTS ? root : 1);
         }
         __syncthreads();
-        weigh(walk, s, n);
-        __syncwarp(); /* a warp reads the weights that it wrote */
-        results<T>(walk, s, at, done, n, fading);
-        __syncthreads();
+        if (!walk.states_only) {
+            weigh(walk, s, n);
+            __syncwarp(); /* a warp reads the weights that it wrote */
+            results<T>(walk, s, at, done, n, fading);
+            __syncthreads();
+        }
         advance(walk, s, at, n);
     }
     __syncthreads();
@@ -212,12 +215,13 @@ int ls_linear_plain_depth(const ls_cuda *cuda) {
 template <typename T>
 void ls_linear_plain(const ls_run *run, const ls_linear_walk *walk, const char *what) {
     const size_t bytes = (size_t)shared_floats(walk->count) * sizeof(float);
-    const int64_t blocks = (int64_t)walk->B * walk->H * ls_ceil_div(walk->width, COLUMNS);
+    const int64_t columns = (int64_t)walk->B * walk->H * ls_ceil_div(walk->width, COLUMNS);
+    const dim3 blocks((unsigned)columns, (unsigned)walk->strips);
     ls_cuda_note(ls_cuda_of(run),
                  cudaFuncSetAttribute(walk_plain<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       (int)bytes),
                  what);
-    walk_plain<T><<<(unsigned)blocks, THREADS, bytes, ls_cuda_of(run)->stream>>>(*walk);
+    walk_plain<T><<<blocks, THREADS, bytes, ls_cuda_of(run)->stream>>>(*walk);
     ls_cuda_launched(run, what);
 }
 

@@ -31,6 +31,7 @@ template <int DEPTH> struct alignas(16) shared_walk {
 /* Where a warp is. */
 typedef struct place {
     int b, h;
+    int64_t end;      /* of its strip */
     int block_column; /* the block's first */
     int column;       /* the warp's first */
     float log_decay;
@@ -58,13 +59,13 @@ static __device__ __forceinline__ void ask(const ls_linear_walk &walk, const ls_
     }
 }
 
-template <int DEPTH>
+template <int DEPTH, bool RESULTS>
 static __device__ __forceinline__ void ask_chunk(const ls_linear_walk &walk, const place &at,
                                                  int64_t done, int buffer, shared_walk<DEPTH> &s) {
     enum { STRIDE = shared_walk<DEPTH>::STRIDE };
-    if (done < walk.T) {
-        const int n = (int)(walk.T - done < ROWS ? walk.T - done : ROWS);
-        ask(walk, walk.query, at, done, n, walk.first, DEPTH, STRIDE, s.query[buffer]);
+    if (done < at.end) {
+        const int n = (int)(at.end - done < ROWS ? at.end - done : ROWS);
+        if (RESULTS) ask(walk, walk.query, at, done, n, walk.first, DEPTH, STRIDE, s.query[buffer]);
         ask(walk, walk.key, at, done, n, walk.first, DEPTH, STRIDE, s.key[buffer]);
         ask(walk, walk.value, at, done, n, at.block_column, (int)blockDim.x / 2, VALUE_STRIDE,
             s.value[buffer]);
@@ -90,13 +91,13 @@ static __device__ void fade_tile(const ls_linear_walk &walk, int first, int colu
     }
 }
 
-template <int DEPTH>
+template <int DEPTH, bool RESULTS>
 static __device__ void fade_chunk(const ls_linear_walk &walk, const place &at, int n, int buffer,
                                   shared_walk<DEPTH> &s) {
     enum { STRIDE = shared_walk<DEPTH>::STRIDE };
     const int columns = (int)blockDim.x / 2, deep = walk.feature_along_depth;
     if (deep) {
-        fade_tile(walk, walk.first, DEPTH, walk.depth, STRIDE, 1, s.query[buffer]);
+        if (RESULTS) fade_tile(walk, walk.first, DEPTH, walk.depth, STRIDE, 1, s.query[buffer]);
         fade_tile(walk, walk.first, DEPTH, walk.depth, STRIDE, -1, s.key[buffer]);
     } else {
         fade_tile(walk, at.block_column, columns, walk.width, VALUE_STRIDE, -1, s.value[buffer]);
@@ -313,20 +314,23 @@ static __device__ __forceinline__ void each_element(const ls_linear_walk &walk, 
         }
 }
 
-template <int DEPTH, bool FADING>
+/* RESULTS: else the states alone. */
+template <int DEPTH, bool FADING, bool RESULTS>
 static __global__ void __launch_bounds__(32 * WARPS, DEPTH <= 128 ? 2 : 1)
     walk_tiles(const ls_linear_walk walk, int slices) {
     extern __shared__ __align__(16) char memory[];
     shared_walk<DEPTH> &s = *reinterpret_cast<shared_walk<DEPTH> *>(memory);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int piece = (int)(blockIdx.x / (unsigned)slices);
+    const ls_linear_steps strip = ls_linear_strip(walk);
     place at;
     at.b = piece / walk.H;
     at.h = piece % walk.H;
+    at.end = strip.end;
     at.block_column = (int)(blockIdx.x % (unsigned)slices) * ((int)blockDim.x / 2);
     at.column = at.block_column + 16 * warp;
     at.log_decay = walk.log_decay[at.h];
-    ask_chunk(walk, at, 0, 0, s);
+    ask_chunk<DEPTH, RESULTS>(walk, at, strip.begin, 0, s);
     for (int m = (int)threadIdx.x; m <= ROWS; m += (int)blockDim.x)
         s.power[m] = ls_linear_power(at.log_decay, m);
     float state[DEPTH / 8][4] = {};
@@ -334,9 +338,9 @@ static __global__ void __launch_bounds__(32 * WARPS, DEPTH <= 128 ? 2 : 1)
         each_element<DEPTH>(walk, at, state,
                             [&](float &x, int64_t from) { x = walk.before[from]; });
     int buffer = 0;
-    for (int64_t done = 0; done < walk.T; done += ROWS, buffer ^= 1) {
-        const int n = (int)(walk.T - done < ROWS ? walk.T - done : ROWS);
-        ask_chunk(walk, at, done + ROWS, buffer ^ 1, s);
+    for (int64_t done = strip.begin; done < strip.end; done += ROWS, buffer ^= 1) {
+        const int n = (int)(strip.end - done < ROWS ? strip.end - done : ROWS);
+        ask_chunk<DEPTH, RESULTS>(walk, at, done + ROWS, buffer ^ 1, s);
         if (walk.roots != LS_LINEAR_NO_ROOTS)
             for (int m = (int)threadIdx.x; m < ROWS; m += (int)blockDim.x)
                 s.root[m] =
@@ -344,19 +348,21 @@ static __global__ void __launch_bounds__(32 * WARPS, DEPTH <= 128 ? 2 : 1)
                           : 0;
         ls_copies_wait<1>();
         __syncthreads();
-        if (FADING) fade_chunk(walk, at, n, buffer, s);
-        weigh(walk, buffer, s);
+        if (FADING) fade_chunk<DEPTH, RESULTS>(walk, at, n, buffer, s);
+        if (RESULTS) weigh(walk, buffer, s);
         value_parts values;
 #pragma unroll
         for (int band = 0; band < BANDS; band++)
             ls_load_matrices_transposed(values[band], s.value[buffer] +
                                                           (16 * band + lane % 16) * VALUE_STRIDE +
                                                           16 * warp + lane / 16 * 8);
-        __syncthreads();
+        if (RESULTS) {
+            __syncthreads();
 #pragma unroll 1
-        for (int pair = 0; pair < BANDS / 2; pair++)
-            read_state<DEPTH, FADING>(walk, at, done, n, pair, buffer, s, state, values);
-        if (walk.after != NULL || done + ROWS < walk.T)
+            for (int pair = 0; pair < BANDS / 2; pair++)
+                read_state<DEPTH, FADING>(walk, at, done, n, pair, buffer, s, state, values);
+        }
+        if (walk.after != NULL || done + ROWS < strip.end)
             advance<DEPTH, FADING>(walk, at, n, buffer, s, state, values);
         __syncthreads(); /* this chunk's place is asked for again */
     }
@@ -381,34 +387,44 @@ int ls_linear_tiles_depth(const ls_cuda *cuda) {
     return sizeof(shared_walk<TILE_DEPTH_MAX>) <= cuda->shared_max ? TILE_DEPTH_MAX : 128;
 }
 
-template <int DEPTH, bool FADING>
+template <int DEPTH, bool FADING, bool RESULTS>
 static void launch(const ls_run *run, const ls_linear_walk *walk, const char *what) {
     const ls_cuda *cuda = ls_cuda_of(run);
     const int64_t heads = (int64_t)walk->B * walk->H;
     int64_t slices = ls_ceil_div(walk->width, COLUMNS);
     /* narrower slices repeat the weights, but processors without work gain nothing */
-    if (heads * slices < cuda->processors) slices = ls_ceil_div(walk->width, COLUMNS / 2);
+    if (heads * slices * walk->strips < cuda->processors)
+        slices = ls_ceil_div(walk->width, COLUMNS / 2);
     const int64_t warps = ls_ceil_div(ls_ceil_div(walk->width, slices), 16);
+    const dim3 blocks((unsigned)(heads * slices), (unsigned)walk->strips);
     const size_t bytes = sizeof(shared_walk<DEPTH>);
-    cudaError_t error = cudaFuncSetAttribute(
-        walk_tiles<DEPTH, FADING>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cudaError_t error =
+        cudaFuncSetAttribute(walk_tiles<DEPTH, FADING, RESULTS>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     if (error == cudaSuccess) /* two blocks at a time need all there is */
-        error = cudaFuncSetAttribute(walk_tiles<DEPTH, FADING>,
+        error = cudaFuncSetAttribute(walk_tiles<DEPTH, FADING, RESULTS>,
                                      cudaFuncAttributePreferredSharedMemoryCarveout,
                                      cudaSharedmemCarveoutMaxShared);
     ls_cuda_note(ls_cuda_of(run), error, what);
-    walk_tiles<DEPTH, FADING>
-        <<<(unsigned)(heads * slices), (unsigned)(32 * warps), bytes, cuda->stream>>>(*walk,
-                                                                                      (int)slices);
+    walk_tiles<DEPTH, FADING, RESULTS>
+        <<<blocks, (unsigned)(32 * warps), bytes, cuda->stream>>>(*walk, (int)slices);
     ls_cuda_launched(run, what);
+}
+
+template <int DEPTH, bool FADING>
+static void launch_kind(const ls_run *run, const ls_linear_walk *walk, const char *what) {
+    if (walk->states_only)
+        launch<DEPTH, FADING, false>(run, walk, what);
+    else
+        launch<DEPTH, FADING, true>(run, walk, what);
 }
 
 template <int DEPTH>
 static void launch_depth(const ls_run *run, const ls_linear_walk *walk, const char *what) {
     if (walk->feature != NULL)
-        launch<DEPTH, true>(run, walk, what);
+        launch_kind<DEPTH, true>(run, walk, what);
     else
-        launch<DEPTH, false>(run, walk, what);
+        launch_kind<DEPTH, false>(run, walk, what);
 }
 
 void ls_linear_tiles(const ls_run *run, const ls_linear_walk *walk, const char *what) {

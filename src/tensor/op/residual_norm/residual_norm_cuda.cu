@@ -64,6 +64,7 @@ static __global__ void __launch_bounds__(THREADS_MAX) forward_kernel(const forwa
     enum { LANES = ls_cuda_lanes<T>::count };
     __shared__ float2 shared[2][WARPS_MAX];
     int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    ls_cuda_after();
     if (row >= job.rows) return; /* whole warps: blocks of several rows have one warp for each */
     float value[PACKS][LANES], sum = 0, square = 0;
     ls_cuda_pack<T, LANES> x[PACKS], delta[PACKS];
@@ -158,18 +159,18 @@ template <typename T> static bool forward_fast(const ls_run *run, const forward_
                 ls_cuda_aligned(job->weight) && ls_cuda_aligned(job->bias);
     if (!fits) return false;
     int64_t packs = job->width / LANES;
-    cudaStream_t stream = ls_cuda_of(run)->stream;
+    const char *what = "residual_norm";
     dim3 threads(WARP, ROWS_PER_BLOCK);
     unsigned blocks = ls_cuda_blocks(job->rows, ROWS_PER_BLOCK);
     if (packs <= WARP) {
-        forward_kernel<T, 1><<<blocks, threads, 0, stream>>>(*job);
+        ls_cuda_follow(run, what, forward_kernel<T, 1>, blocks, threads, *job);
     } else if (packs <= 2 * WARP) {
-        forward_kernel<T, 2><<<blocks, threads, 0, stream>>>(*job);
+        ls_cuda_follow(run, what, forward_kernel<T, 2>, blocks, threads, *job);
     } else if (packs <= PACKS_MAX * WARP) {
-        forward_kernel<T, PACKS_MAX><<<blocks, threads, 0, stream>>>(*job);
+        ls_cuda_follow(run, what, forward_kernel<T, PACKS_MAX>, blocks, threads, *job);
     } else {
         unsigned along = ls_cuda_blocks(packs, PACKS_MAX * WARP) * WARP;
-        forward_kernel<T, PACKS_MAX><<<(unsigned)job->rows, along, 0, stream>>>(*job);
+        ls_cuda_follow(run, what, forward_kernel<T, PACKS_MAX>, (unsigned)job->rows, along, *job);
     }
     return true;
 }
@@ -191,8 +192,8 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     job.statistics = (float2 *)ls_data(node->out[2]);
     job.epsilon = (float)about->epsilon;
     job.centred = about->kind == LS_NORM_LAYER;
-    if (!forward_fast(run, &job))
-        forward_plain<<<(unsigned)job.rows, PLAIN_THREADS, 0, ls_cuda_of(run)->stream>>>(job);
+    if (forward_fast(run, &job)) return;
+    forward_plain<<<(unsigned)job.rows, PLAIN_THREADS, 0, ls_cuda_of(run)->stream>>>(job);
     ls_cuda_launched(run, "residual_norm");
 }
 

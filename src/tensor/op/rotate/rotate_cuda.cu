@@ -152,6 +152,7 @@ template <bool HALVES, typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     rotate_few_kernel(const __grid_constant__ turning turn, const __grid_constant__ pass<T> by) {
     uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, chunk, head, row;
+    ls_cuda_after();
     if (index >= by.count) return;
     const int64_t b = (int64_t)ls_cuda_divide(
         ls_cuda_divide(ls_cuda_divide(index, by.chunks, &chunk), by.heads, &head), by.rows, &row);
@@ -173,15 +174,15 @@ template <typename T>
 static void rotate_few(const ls_run *run, const turning *turn, pass<T> by, bool halves,
                        int64_t heads_in_all, int64_t width) {
     const int64_t chunks = width - by.pairs;
-    cudaStream_t stream = ls_cuda_of(run)->stream;
     by.chunks = ls_cuda_divisor_of(chunks);
     by.count = (uint64_t)(heads_in_all * chunks);
     const unsigned blocks = ls_cuda_blocks((int64_t)by.count, LS_CUDA_THREADS);
     if (halves)
-        rotate_few_kernel<true><<<blocks, LS_CUDA_THREADS, 0, stream>>>(*turn, by);
+        ls_cuda_follow(run, "rotate", rotate_few_kernel<true, T>, blocks, LS_CUDA_THREADS, *turn,
+                       by);
     else
-        rotate_few_kernel<false><<<blocks, LS_CUDA_THREADS, 0, stream>>>(*turn, by);
-    ls_cuda_launched(run, "rotate");
+        ls_cuda_follow(run, "rotate", rotate_few_kernel<false, T>, blocks, LS_CUDA_THREADS, *turn,
+                       by);
 }
 
 /* ---- one run of the node ---- */

@@ -21,20 +21,25 @@ enum {
     FORWARD_TILE = 16,
     BACKWARD_TILE = 8,
     TILES_OF_CHUNK = LS_SCAN_CHUNK / BACKWARD_TILE,
+    FULL = 384,        /* blocks that keep a large device busy */
+    STRIP_LEAST = 256, /* tokens: what a strip costs more is little beside them */
     FLOATS_OF_STATE = CHANNELS * STATES
 };
 
 /* Where a block and a thread work. */
 struct place {
     int64_t b;
-    int group, e0; /* group of channels, and its first */
-    int first, q;  /* of the square: channel in the block, and which four states */
-    bool exists;   /* the square's channels (all or none) */
+    int64_t begin, end; /* tokens of its strip */
+    int group, e0;      /* group of channels, and its first */
+    int first, q;       /* of the square: channel in the block, and which four states */
+    bool exists;        /* the square's channels (all or none) */
 };
 
 template <typename T> static __device__ __forceinline__ place place_of(const ls_cuda_scan<T> &job) {
     place at;
     at.b = blockIdx.x / (unsigned)job.groups;
+    at.begin = (int64_t)blockIdx.y * job.strip_rows;
+    at.end = at.begin + job.strip_rows < job.length ? at.begin + job.strip_rows : job.length;
     at.group = (int)(blockIdx.x % (unsigned)job.groups);
     at.e0 = at.group * CHANNELS;
     at.first = (int)threadIdx.x / SQUARE * SQUARE;
@@ -44,6 +49,12 @@ template <typename T> static __device__ __forceinline__ place place_of(const ls_
 }
 
 typedef float square[SQUARE][SQUARE]; /* [channel][state] */
+
+/* A strip's part of what lies [strips][batch][...]. */
+template <typename T>
+static __device__ __forceinline__ int64_t strip_row(const ls_cuda_scan<T> &job, const place &at) {
+    return (int64_t)blockIdx.y * job.batch + at.b;
+}
 
 /* Between registers and rows [E][16]. */
 static __device__ __forceinline__ void load_square(const place &at, const float *rows, square &to) {
@@ -190,20 +201,26 @@ struct forward_tile {
     float BC[FORWARD_TILE][2 * STATES];
 };
 
-template <typename T>
+/* RESULTS: else what the strips add to the state, and the sums of their steps. */
+template <typename T, bool RESULTS>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     forward(const ls_cuda_scan<T> job) {
     enum { LANES = cells<T>::LANES, PASSES = FORWARD_TILE / cells<T>::ROWS };
     __shared__ __align__(16) forward_tile tile;
     const place at = place_of(job);
     const int e = at.e0 + cells<T>::channel();
-    square rate, h;
+    square rate, h = {};
+    float steps = 0; /* of the thread's own channel */
     load_rates(at, job.A_log, rate);
-    load_square(at, job.before + at.b * job.E * STATES, h);
-    for (int64_t begin = 0; begin < job.length; begin += FORWARD_TILE) {
-        const int64_t row = at.b * job.length + begin, left = job.length - begin;
+    if (RESULTS)
+        load_square(at,
+                    job.strips > 1 ? job.strip_states + strip_row(job, at) * job.E * STATES
+                                   : job.before + at.b * job.E * STATES,
+                    h);
+    for (int64_t begin = at.begin; begin < at.end; begin += FORWARD_TILE) {
+        const int64_t row = at.b * job.length + begin, left = at.end - begin;
         const int count = left < FORWARD_TILE ? (int)left : FORWARD_TILE;
-        if (job.kept != NULL && begin % LS_SCAN_CHUNK == 0)
+        if (RESULTS && job.kept != NULL && begin % LS_SCAN_CHUNK == 0)
             store_square(
                 at, job.kept + (at.b * job.chunks + begin / LS_SCAN_CHUNK) * job.E * STATES, h);
         ls_cuda_pack<T, LANES> u[PASSES], delta[PASSES], z[PASSES];
@@ -213,7 +230,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
             const bool exists = t < count && e < job.E;
             u[pass] = take<T, LANES>(job.u.at(row + t) + e, exists);
             delta[pass] = take<T, LANES>(job.delta.at(row + t) + e, exists);
-            z[pass] = take<T, LANES>(job.z.at(row + t) + e, exists && job.z.data != NULL);
+            z[pass] =
+                take<T, LANES>(job.z.at(row + t) + e, RESULTS && exists && job.z.data != NULL);
         }
         stage_BC<FORWARD_TILE>(job, row, count, tile.BC);
 #pragma unroll
@@ -237,6 +255,10 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
             float out[SQUARE];
             advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first],
                     &tile.BC[t][at.q * SQUARE], h);
+            if (!RESULTS) {
+                steps += tile.step[t][threadIdx.x];
+                continue;
+            }
             outputs(h, &tile.BC[t][STATES + at.q * SQUARE], out);
             float sum = sum_of_states(out, (int)threadIdx.x);
             __syncwarp(); /* all lanes have read what is overwritten */
@@ -244,7 +266,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
         }
         __syncthreads();
 #pragma unroll
-        for (int pass = 0; pass < PASSES; pass++) {
+        for (int pass = 0; RESULTS && pass < PASSES; pass++) {
             const int t = cells<T>::row(pass);
             if (t >= count || e >= job.E) continue;
             float y[LANES], more[LANES], D[LANES];
@@ -261,7 +283,46 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
             ls_cuda_store<LANES>(job.y.at(row + t) + e, y);
         }
     }
-    store_square(at, job.after + at.b * job.E * STATES, h);
+    if (!RESULTS) {
+        const int own = at.e0 + (int)threadIdx.x;
+        store_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, h);
+        if (own < job.E) job.strip_steps[strip_row(job, at) * job.E + own] = steps;
+    } else if (at.end == job.length) {
+        store_square(at, job.after + at.b * job.E * STATES, h);
+    }
+}
+
+/* ---- strips ---- */
+
+/* What each strip adds becomes the state that enters it, forwards or from the last strip back:
+ * a thread has an element of all of them. `first` enters the first one; NULL: zeros. */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    join_strips(const ls_cuda_scan<T> job, const float *first, bool backwards) {
+    enum { AT_ONCE = 8 };
+    const int64_t count = job.batch * job.E * STATES;
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count) return;
+    const float rate = ls_scan_rate(job.A_log[i % (job.E * STATES)]);
+    float state = first == NULL ? 0 : first[i];
+    for (int done = 0; done < job.strips; done += AT_ONCE) {
+        float added[AT_ONCE], decay[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            if (done + u >= job.strips) break;
+            const int64_t strip = backwards ? job.strips - 1 - done - u : done + u;
+            added[u] = job.strip_states[strip * count + i];
+            decay[u] =
+                ls_scan_exp2(rate * job.strip_steps[strip * (job.batch * job.E) + i / STATES]);
+        }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            if (done + u >= job.strips) break;
+            const int64_t strip = backwards ? job.strips - 1 - done - u : done + u;
+            job.strip_states[strip * count + i] = state;
+            state = decay[u] * state + added[u];
+        }
+    }
 }
 
 /* ---- backward ----
@@ -441,21 +502,61 @@ static __device__ __forceinline__ void fetch(const float *slot, square &h) {
         ls_cuda_load<SQUARE>(slot + (k * THREADS + (int)threadIdx.x) * SQUARE, h[k]);
 }
 
+/* What the tokens of a strip add to the gradient of the state before it, and the sums of their
+ * steps. */
+template <typename T, bool GATED>
+static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
+    backward_states(const ls_cuda_scan<T> job) {
+    __shared__ __align__(16) backward_tile tile;
+    const place at = place_of(job);
+    const int own = at.e0 + (int)threadIdx.x;
+    square rate, later = {};
+    float steps = 0;
+    load_rates(at, job.A_log, rate);
+    const int64_t tiles = (at.end - at.begin + BACKWARD_TILE - 1) / BACKWARD_TILE;
+    for (int64_t i = tiles - 1; i >= 0; i--) {
+        const int64_t begin = at.begin + i * BACKWARD_TILE, left = at.end - begin;
+        const int count = left < BACKWARD_TILE ? (int)left : BACKWARD_TILE;
+        prepare<T, GATED, true>(job, at, at.b * job.length + begin, count, tile);
+        __syncthreads();
+#pragma unroll 4
+        for (int t = BACKWARD_TILE - 1; t >= 0; t--) { /* steps beyond the last token are 0 */
+            float step[SQUARE], dy[SQUARE], C[SQUARE];
+            ls_cuda_load<SQUARE>(&tile.step[t][at.first], step);
+            ls_cuda_load<SQUARE>(&tile.dy[t][at.first], dy);
+            ls_cuda_load<SQUARE>(&tile.BC[t][STATES + at.q * SQUARE], C);
+            steps += tile.step[t][threadIdx.x];
+#pragma unroll
+            for (int k = 0; k < SQUARE; k++)
+#pragma unroll
+                for (int j = 0; j < SQUARE; j++)
+                    later[k][j] = (later[k][j] + dy[k] * C[j]) * ls_scan_exp2(step[k] * rate[k][j]);
+        }
+        __syncthreads();
+    }
+    store_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, later);
+    if (own < job.E) job.strip_steps[strip_row(job, at) * job.E + own] = steps;
+}
+
 template <typename T, bool GATED>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     backward(const ls_cuda_scan<T> job) {
     __shared__ __align__(16) backward_tile tile;
     const place at = place_of(job);
     const int own = at.e0 + (int)threadIdx.x;
-    const int64_t channel = at.b * job.E + own;
-    float *slots = job.states + (int64_t)blockIdx.x * TILES_OF_CHUNK * FLOATS_OF_STATE;
+    const int64_t piece = at.b * job.strips + blockIdx.y;
+    float *slots = job.states + ((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * TILES_OF_CHUNK *
+                                    FLOATS_OF_STATE;
     square rate, h;
     carried sums = {};
     load_rates(at, job.A_log, rate);
-    if (job.dafter != NULL) load_square(at, job.dafter + at.b * job.E * STATES, sums.later);
+    if (job.strips > 1)
+        load_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, sums.later);
+    else if (job.dafter != NULL)
+        load_square(at, job.dafter + at.b * job.E * STATES, sums.later);
     if (job.D != NULL && own < job.E) sums.D = job.D[own];
-    for (int64_t chunk = job.chunks - 1; chunk >= 0; chunk--) {
-        const int64_t begin = chunk * LS_SCAN_CHUNK, left = job.length - begin;
+    for (int64_t chunk = (at.end - 1) / LS_SCAN_CHUNK; chunk * LS_SCAN_CHUNK >= at.begin; chunk--) {
+        const int64_t begin = chunk * LS_SCAN_CHUNK, left = at.end - begin;
         const int64_t row = at.b * job.length + begin;
         const int count = left < LS_SCAN_CHUNK ? (int)left : LS_SCAN_CHUNK;
         const int last = (count - 1) / BACKWARD_TILE;
@@ -490,15 +591,16 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
             finish(job, at, tile_row, here, tile);
         }
     }
-    if (job.dbefore != NULL) store_square(at, job.dbefore + at.b * job.E * STATES, sums.later);
+    if (job.dbefore != NULL && at.begin == 0)
+        store_square(at, job.dbefore + at.b * job.E * STATES, sums.later);
 #pragma unroll
     for (int k = 0; k < SQUARE; k++)
 #pragma unroll
         for (int i = 0; i < SQUARE; i++) sums.dA[k][i] *= rate[k][i] * LS_SCAN_LN_2;
-    store_square(at, job.sums_A + at.b * job.E * STATES, sums.dA);
+    store_square(at, job.sums_A + piece * job.E * STATES, sums.dA);
     if (own >= job.E) return;
-    job.sums_D[channel] = sums.dD;
-    job.sums_bias[channel] = sums.dbias;
+    job.sums_D[piece * job.E + own] = sums.dD;
+    job.sums_bias[piece * job.E + own] = sums.dbias;
 }
 
 /* ---- on the host ---- */
@@ -507,9 +609,25 @@ static int64_t groups_of(int64_t E) {
     return ls_ceil_div(E, CHANNELS);
 }
 
-ls_cuda_scan_room ls_cuda_scan_tiles_room(int64_t batch, int64_t E) {
-    return (ls_cuda_scan_room){groups_of(E),
-                               batch * groups_of(E) * TILES_OF_CHUNK * FLOATS_OF_STATE};
+/* Rows of a strip; all of them where there is one. */
+static int64_t strip_rows_of(int64_t batch, int64_t length, int64_t E) {
+    const int64_t blocks = ls_max(1, batch * groups_of(E));
+    const int64_t strips = ls_min(FULL / blocks, length / STRIP_LEAST);
+    return strips < 2 ? length : ls_round_up(ls_ceil_div(length, strips), LS_SCAN_CHUNK);
+}
+
+int64_t ls_cuda_scan_strips(int64_t batch, int64_t length, int64_t E) {
+    return length < 1 ? 1 : ls_ceil_div(length, strip_rows_of(batch, length, E));
+}
+
+int64_t ls_cuda_scan_strip_floats(int64_t batch, int64_t length, int64_t E) {
+    const int64_t strips = ls_cuda_scan_strips(batch, length, E);
+    return strips < 2 ? 0 : strips * batch * E * (STATES + 1);
+}
+
+ls_cuda_scan_room ls_cuda_scan_tiles_room(int64_t batch, int64_t length, int64_t E) {
+    return (ls_cuda_scan_room){groups_of(E), ls_cuda_scan_strips(batch, length, E) * batch *
+                                                 groups_of(E) * TILES_OF_CHUNK * FLOATS_OF_STATE};
 }
 
 template <typename T> static bool row_fits(const ls_cuda_scan_rows<T> &rows) {
@@ -528,22 +646,51 @@ template <typename T> bool ls_cuda_scan_tiles_fit(const ls_cuda_scan<T> *job) {
     return fit;
 }
 
+/* Cuts the time; strip_states is where there is room for all that strips need. */
+template <typename T> static void cut(ls_cuda_scan<T> *job) {
+    job->groups = (int)groups_of(job->E);
+    job->strips = (int)ls_cuda_scan_strips(job->batch, job->length, job->E);
+    job->strip_rows = strip_rows_of(job->batch, job->length, job->E);
+    job->strip_steps = job->strip_states + job->strips * job->batch * job->E * STATES;
+}
+
+template <typename T>
+static void join(const ls_run *run, const ls_cuda_scan<T> *job, const float *first,
+                 bool backwards) {
+    join_strips<<<ls_cuda_blocks(job->batch * job->E * STATES, THREADS), THREADS, 0,
+                  ls_cuda_of(run)->stream>>>(*job, first, backwards);
+}
+
 template <typename T> void ls_cuda_scan_tiles(const ls_run *run, const ls_cuda_scan<T> *given) {
     ls_cuda_scan<T> job = *given;
-    job.groups = (int)groups_of(job.E);
-    forward<<<(unsigned)(job.batch * job.groups), THREADS, 0, ls_cuda_of(run)->stream>>>(job);
+    cut(&job);
+    const dim3 blocks((unsigned)(job.batch * job.groups), (unsigned)job.strips);
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    if (job.strips > 1) {
+        forward<T, false><<<blocks, THREADS, 0, stream>>>(job);
+        join(run, &job, job.before, false);
+    }
+    forward<T, true><<<blocks, THREADS, 0, stream>>>(job);
     ls_cuda_launched(run, "selective_scan");
 }
 
-template <typename T> void ls_cuda_scan_tiles_grad(const ls_run *run, ls_cuda_scan<T> *job) {
-    job->groups = (int)groups_of(job->E);
-    unsigned blocks = (unsigned)(job->batch * job->groups);
+template <typename T, bool GATED> static void grad(const ls_run *run, const ls_cuda_scan<T> *job) {
+    const dim3 blocks((unsigned)(job->batch * job->groups), (unsigned)job->strips);
     cudaStream_t stream = ls_cuda_of(run)->stream;
-    if (job->z.data != NULL)
-        backward<T, true><<<blocks, THREADS, 0, stream>>>(*job);
-    else
-        backward<T, false><<<blocks, THREADS, 0, stream>>>(*job);
+    if (job->strips > 1) {
+        backward_states<T, GATED><<<blocks, THREADS, 0, stream>>>(*job);
+        join(run, job, job->dafter, true);
+    }
+    backward<T, GATED><<<blocks, THREADS, 0, stream>>>(*job);
     ls_cuda_launched(run, "selective_scan_grad");
+}
+
+template <typename T> void ls_cuda_scan_tiles_grad(const ls_run *run, ls_cuda_scan<T> *job) {
+    cut(job);
+    if (job->z.data != NULL)
+        grad<T, true>(run, job);
+    else
+        grad<T, false>(run, job);
 }
 
 template bool ls_cuda_scan_tiles_fit(const ls_cuda_scan<float> *);

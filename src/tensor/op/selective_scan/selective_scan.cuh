@@ -4,7 +4,12 @@
  * Two ways compute it: in tiles of tokens and channels for 16 real states (scan_tiles.cu), and a
  * warp per channel for any number of them, real or complex (scan_warps.cu). Complex states, B and C
  * are pairs of floats. Both leave sums for the gradients of B and C by group of channels and of the
- * parameters by sequence; selective_scan_cuda.cu adds those up. */
+ * parameters by sequence; selective_scan_cuda.cu adds those up.
+ *
+ * Few long sequences leave most of a device idle. Tiles then cut the time into strips that are
+ * walked side by side. A state decays over a strip by exp(A times the sum of its steps), so a first
+ * walk finds what each strip adds and that sum, one pass over these the states before the strips,
+ * and a second walk computes the results. The gradient of the state comes back the same way. */
 #ifndef LS_TENSOR_CUDA_SCAN_H
 #define LS_TENSOR_CUDA_SCAN_H
 
@@ -47,6 +52,11 @@ template <typename T> struct ls_cuda_scan {
     float *sums_D;  /* [batch][E] */
     float *sums_bias;
     float *states; /* of channels that are being walked through */
+    /* strips, of tiles alone */
+    int strips;
+    int64_t strip_rows;  /* whole chunks; the last strip has the rest */
+    float *strip_states; /* [strips][batch,E,N]: what strips add, then the states that enter them */
+    float *strip_steps;  /* [strips][batch,E]: sums of their steps */
 };
 
 /* ---- on the host ---- */
@@ -65,7 +75,10 @@ typedef struct ls_cuda_scan_room {
 static inline bool ls_cuda_scan_tiles_shape(int64_t E, int64_t N) {
     return N == 16 && E % 4 == 0;
 }
-ls_cuda_scan_room ls_cuda_scan_tiles_room(int64_t batch, int64_t E);
+ls_cuda_scan_room ls_cuda_scan_tiles_room(int64_t batch, int64_t length, int64_t E);
+/* By the shape alone; the floats that several of them need in either direction. */
+int64_t ls_cuda_scan_strips(int64_t batch, int64_t length, int64_t E);
+int64_t ls_cuda_scan_strip_floats(int64_t batch, int64_t length, int64_t E);
 /* `alone`: tiles are not tried before it, so that it is worth room. */
 ls_cuda_scan_room ls_cuda_scan_warps_room(int64_t batch, int64_t length, int64_t E, int64_t M,
                                           bool alone);

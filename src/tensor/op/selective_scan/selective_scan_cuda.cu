@@ -31,7 +31,24 @@ template <typename T> static ls_cuda_scan<T> scan_of(const ls_node *node) {
     job.bias = ls_cuda_floats(node->in[LS_SCAN_BIAS]);
     job.before = ls_cuda_floats(node->in[LS_SCAN_BEFORE]);
     job.plain_step = ((const ls_scan_attributes *)node->attributes)->plain_step;
+    job.strips = 1;
     return job;
+}
+
+/* Whether tiles would be tried at all. */
+static bool tiles_tried(const ls_node *node) {
+    const int64_t N = node->in[LS_SCAN_A_LOG]->dim[1], M = node->in[LS_SCAN_BEFORE]->dim[2];
+    return M == N && ls_cuda_scan_tiles_shape(node->in[LS_SCAN_U]->dim[2], N);
+}
+
+static int64_t strip_floats(const ls_node *node) {
+    const int64_t *u = node->in[LS_SCAN_U]->dim;
+    return tiles_tried(node) ? ls_cuda_scan_strip_floats(u[0], u[1], u[2]) : 0;
+}
+
+static size_t forward_workspace(const ls_node *node, int threads) {
+    (void)threads;
+    return (size_t)strip_floats(node) * sizeof(float);
 }
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
@@ -40,6 +57,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     job.y = rows_of<T>(node->out[LS_SCAN_Y]);
     job.after = ls_cuda_floats(node->out[LS_SCAN_AFTER]);
     job.kept = ls_cuda_floats(node->out[LS_SCAN_KEPT]);
+    job.strip_states = (float *)run->workspace;
     if (ls_cuda_scan_tiles_fit(&job))
         ls_cuda_scan_tiles(run, &job);
     else
@@ -50,29 +68,33 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
 
 /* Floats of each part of the workspace. */
 typedef struct backward_room {
-    int64_t sums_BC, sums_A, sums_channels, states;
+    int64_t sums_BC, sums_A, sums_channels, states, strips;
 } backward_room;
 
 static backward_room room_of(const ls_node *node) {
     const ls_tensor *u = node->in[LS_SCAN_U];
     int64_t batch = u->dim[0], length = u->dim[1], E = u->dim[2];
-    int64_t N = node->in[LS_SCAN_A_LOG]->dim[1], M = node->in[LS_SCAN_BEFORE]->dim[2];
-    const bool tiles_tried = M == N && ls_cuda_scan_tiles_shape(E, N);
-    ls_cuda_scan_room most = ls_cuda_scan_warps_room(batch, length, E, M, !tiles_tried);
-    if (tiles_tried) {
-        const ls_cuda_scan_room tiles = ls_cuda_scan_tiles_room(batch, E);
+    int64_t M = node->in[LS_SCAN_BEFORE]->dim[2];
+    const bool tiled = tiles_tried(node);
+    int64_t pieces = batch; /* whose sums are kept apart */
+    ls_cuda_scan_room most = ls_cuda_scan_warps_room(batch, length, E, M, !tiled);
+    if (tiled) {
+        const ls_cuda_scan_room tiles = ls_cuda_scan_tiles_room(batch, length, E);
         most.groups = ls_max(most.groups, tiles.groups);
         most.states = ls_max(most.states, tiles.states);
+        pieces *= ls_cuda_scan_strips(batch, length, E);
     }
     /* whole vectors of 16 bytes, so that what follows is aligned */
     return (backward_room){ls_round_up(most.groups * 2 * batch * length * M, 4),
-                           ls_round_up(batch * E * M, 4), ls_round_up(batch * E, 4), most.states};
+                           ls_round_up(pieces * E * M, 4), ls_round_up(pieces * E, 4),
+                           ls_round_up(most.states, 4), strip_floats(node)};
 }
 
 static size_t backward_workspace(const ls_node *node, int threads) {
     (void)threads;
     const backward_room room = room_of(node);
-    return (size_t)(room.sums_BC + room.sums_A + 2 * room.sums_channels + room.states) *
+    return (size_t)(room.sums_BC + room.sums_A + 2 * room.sums_channels + room.states +
+                    room.strips) *
            sizeof(float);
 }
 
@@ -98,15 +120,15 @@ static void add_up_rows(const ls_run *run, const ls_cuda_scan<T> *job, const flo
     ls_cuda_launched(run, "selective_scan_grad");
 }
 
-/* A parameter's gradient += the sums of the sequences. */
+/* A parameter's gradient += the sums of the sequences and their strips. */
 static void add_up_parameter(const ls_run *run, const ls_tensor *parameter, const float *sums,
-                             int64_t batch) {
+                             int64_t pieces) {
     if (parameter == NULL || !parameter->needs_grad) return;
     int64_t count = ls_count(parameter);
     ls_cuda_axes axes = ls_cuda_axes_of_rows(1, count, count);
     ls_cuda_layout columns;
     if (ls_cuda_lay_out(run, 1, &axes, &columns))
-        ls_cuda_add_pieces(run, sums, batch, count, &columns, ls_param_gradient(run, parameter),
+        ls_cuda_add_pieces(run, sums, pieces, count, &columns, ls_param_gradient(run, parameter),
                            LS_F32, true, "selective_scan_grad");
 }
 
@@ -127,22 +149,23 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     job.sums_D = job.sums_A + room.sums_A;
     job.sums_bias = job.sums_D + room.sums_channels;
     job.states = job.sums_bias + room.sums_channels;
+    job.strip_states = job.states + room.states;
     if (ls_cuda_scan_tiles_fit(&job))
         ls_cuda_scan_tiles_grad(run, &job);
     else
         ls_cuda_scan_warps_grad(run, &job);
     add_up_rows(run, &job, job.sums_BC, job.dB);
     add_up_rows(run, &job, job.sums_BC + job.batch * job.length * job.M, job.dC);
-    add_up_parameter(run, node->in[LS_SCAN_A_LOG], job.sums_A, job.batch);
-    add_up_parameter(run, node->in[LS_SCAN_A_IM], job.sums_A + job.batch * job.E * job.N,
-                     job.batch);
-    add_up_parameter(run, node->in[LS_SCAN_D], job.sums_D, job.batch);
-    add_up_parameter(run, node->in[LS_SCAN_BIAS], job.sums_bias, job.batch);
+    const int64_t pieces = job.batch * job.strips;
+    add_up_parameter(run, node->in[LS_SCAN_A_LOG], job.sums_A, pieces);
+    add_up_parameter(run, node->in[LS_SCAN_A_IM], job.sums_A + job.batch * job.E * job.N, pieces);
+    add_up_parameter(run, node->in[LS_SCAN_D], job.sums_D, pieces);
+    add_up_parameter(run, node->in[LS_SCAN_BIAS], job.sums_bias, pieces);
 }
 
 LS_CUDA_DECLARE_TABLE(selective_scan);
 const ls_kernel LS_CUDA_TABLE(selective_scan)[] = {
-    {"selective_scan", {NULL, forward<float>, forward<ls_cuda_bf16>}, NULL},
+    {"selective_scan", {NULL, forward<float>, forward<ls_cuda_bf16>}, forward_workspace},
     {"selective_scan_grad", {NULL, backward<float>, backward<ls_cuda_bf16>}, backward_workspace},
     {"complex_scan", {NULL, forward<float>, forward<ls_cuda_bf16>}, NULL},
     {"complex_scan_grad", {NULL, backward<float>, backward<ls_cuda_bf16>}, backward_workspace},

@@ -1,0 +1,324 @@
+/* Readers and writers at the limits of a machine: disks that are full, memory that ends at each
+ * allocation in turn, a signal in the midst of a long text. Nothing is lost in silence. */
+#include "reader_edges.h"
+
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "data/tokenizer.h"
+#include "failing_allocator.h"
+#include "mixer/mixer.h"
+#include "model/model.h"
+#include "position/position.h"
+#include "study/study.h"
+#include "train/metrics.h"
+
+/* ---- metrics ---- */
+
+static ls_status open_metrics(ls_ctx *ctx, const char *name, int64_t step, ls_metrics **out) {
+    return ls_metrics_open(ctx, in_folder(name), step, 1, true, out);
+}
+
+static ls_status add_row(ls_ctx *ctx, ls_metrics *metrics, int64_t step) {
+    const ls_metrics_row row = {.step = step,
+                                .loss = NAN,
+                                .tokens_per_second = 2e6,
+                                .shared = true,
+                                .communication = 0.25,
+                                .validated = true,
+                                .validation = 1.5};
+    char line[200];
+    ls_metrics_line(&row, 9, -1, line, sizeof line);
+    assert_non_null(strstr(line, "2.00M tokens/s"));
+    assert_non_null(strstr(line, "25% communication"));
+    return ls_metrics_add(ctx, metrics, &row);
+}
+
+static void test_metrics_have_places(void **state) {
+    (void)state;
+    static const char *const files[] = {"metrics.jsonl", "metrics.csv"};
+    ls_ctx ctx = ls_ctx_default();
+    ls_metrics *metrics;
+    char name[16], path[64], far[4200];
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "rows%zu", i);
+        snprintf(path, sizeof path, "%s/%s", name, files[i]);
+        expect("a run", ls_folder_make(&ctx, in_folder(name)), &ctx, NULL);
+        expect("a folder", ls_folder_make(&ctx, in_folder(path)), &ctx, NULL);
+        expect("a folder for rows", open_metrics(&ctx, name, 0, &metrics), &ctx, files[i]);
+        assert_null(metrics);
+    }
+    for (size_t i = 0; i < 2; i++) { /* room for the folder, not for the name of a file in it */
+        memset(far, 'n', sizeof far);
+        far[4096 - strlen(files[i]) - 1] = '\0';
+        expect("a long path", ls_metrics_open(&ctx, far, 0, 1, false, &metrics), &ctx, "");
+    }
+    expect("no folder", open_metrics(&ctx, "nowhere", 0, &metrics), &ctx, "metrics.jsonl");
+}
+
+/* Bytes that a file may have from here on; -1: as many as it likes. */
+static void limit_files(int64_t bytes) {
+    static struct rlimit before;
+    if (before.rlim_max == 0) assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit now = {bytes < 0 ? before.rlim_cur : (rlim_t)bytes, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
+}
+
+static void test_rows_on_a_full_disk(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_metrics *metrics;
+    expect("a run", ls_folder_make(&ctx, in_folder("full")), &ctx, NULL);
+    expect("rows", open_metrics(&ctx, "full", 0, &metrics), &ctx, NULL);
+    for (int64_t step = 1; step < 4; step++)
+        expect("a row", add_row(&ctx, metrics, step), &ctx, NULL);
+    expect("back", ls_metrics_rewind(&ctx, metrics, 2), &ctx, NULL);
+    limit_files(8);
+    ls_status status = add_row(&ctx, metrics, 3);
+    limit_files(-1);
+    assert_int_equal(status, LS_EIO);
+    expect("a row", status, &ctx, "writing ");
+    ls_metrics_close(&ctx, metrics);
+    /* the rows before it are there, and the run goes on behind them */
+    ctx.error = (ls_error){0};
+    expect("again", open_metrics(&ctx, "full", 2, &metrics), &ctx, NULL);
+    expect("a row", add_row(&ctx, metrics, 3), &ctx, NULL);
+    expect("an end", ls_metrics_close(&ctx, metrics), &ctx, NULL);
+}
+
+static ls_status go_through_metrics(ls_ctx *ctx, void *user) {
+    (void)user;
+    ls_metrics *metrics;
+    LS_TRY(open_metrics(ctx, "starved", 2, &metrics));
+    ls_status status = add_row(ctx, metrics, 3);
+    if (status == LS_OK) status = ls_metrics_rewind(ctx, metrics, 2);
+    const ls_status closed = ls_metrics_close(ctx, metrics);
+    return status == LS_OK ? closed : status;
+}
+
+static void test_rows_without_memory(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    expect("a run", ls_folder_make(&ctx, in_folder("starved")), &ctx, NULL);
+    fail_each_allocation(go_through_metrics, NULL);
+}
+
+/* ---- tokenizers ---- */
+
+static const char *const kinds[] = {
+    "bert",   "gemma", "gpt2",    "llama2", "llama2/tokenizer.model",
+    "llama3", "qwen2", "roberta", "t5",     "unigram-nmt_nfkc"};
+
+static ls_status load_kind(ls_ctx *ctx, const char *kind, ls_tokenizer **out) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/tests/golden/tokenizers/%s", LS_TEST_SOURCE, kind);
+    return ls_tokenizer_load(ctx, path, out);
+}
+
+/* Words that are in no vocabulary, so that each is merged; marks, blanks and a token that ends a text. */
+static void write_long_text(ls_ctx *ctx, ls_text *out) {
+    for (int i = 0; i < 40; i++)
+        ls_text_printf(ctx, out, "%*squ%dzx%dkw\xC3\xA9\xE4\xBD\xA0 don't</s><|endoftext|>\n\n",
+                       i % 5, "", i * 7919, i);
+    for (int i = 0; i < 400; i++) ls_text_printf(ctx, out, "%c", 'a' + i * i % 26);
+}
+
+typedef struct task {
+    const ls_tokenizer *tokenizer;
+    const ls_text *text;
+} task;
+
+static ls_status encode(ls_ctx *ctx, void *user) {
+    const task *t = user;
+    ls_ids ids = {0};
+    const ls_status status = ls_tokenizer_encode(ctx, t->tokenizer, t->text->bytes, t->text->length,
+                                                 LS_ENCODE_SPECIAL | LS_ENCODE_TEMPLATE, &ids);
+    ls_ids_clear(ctx, &ids);
+    return status;
+}
+
+static void test_texts_without_memory_or_time(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_text text = {0};
+    size_t stopped = 0, seen = 0;
+    volatile sig_atomic_t stop = 1;
+    write_long_text(&ctx, &text);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        ls_tokenizer *tokenizer;
+        if (load_kind(&ctx, kinds[i], &tokenizer) != LS_OK) {
+            ctx.error = (ls_error){0};
+            continue;
+        }
+        seen++;
+        task t = {tokenizer, &text};
+        fail_each_allocation(encode, &t);
+        ls_ctx asked = ctx;
+        asked.stop = &stop;
+        const ls_status status = encode(&asked, &t);
+        assert_true(status == LS_OK || status == LS_ESTOP);
+        if (status == LS_ESTOP) assert_non_null(strstr(asked.error.message, "tokenising"));
+        stopped += status == LS_ESTOP;
+        ls_tokenizer_free(&ctx, tokenizer);
+    }
+    assert_true(seen >= 8);
+    assert_int_equal(stopped, seen);
+    ls_text_clear(&ctx, &text);
+}
+
+/* ---- studies ---- */
+
+static const char study_text[] =
+    "seeds: [1]\n"
+    "model: {layers: 1, width: 8, length: 16, vocabulary: 300}\n"
+    "mixer: {heads: 1}\n"
+    "data: {corpus: text.txt, tokenizer: byte}\n"
+    "train: {steps: 2, batch: 1}\n"
+    "eval: {lengths: [16, 32], tokens: 64}\n"
+    "suites: [needle]\n"
+    "suite: {lengths: [64], samples: 1}\n"
+    "arms:\n"
+    "  rope: {model.position: rope, label: with a label}\n"
+    "  more: {from: rope, train.steps: 3, model.length: 32, suite.samples: 2}\n"
+    "  pi: {from: rope, extend: interpolation, eval.tokens: 32, suites: \"\"}\n"
+    "  window: {from: more, extend: window}\n";
+
+static ls_status read_study(ls_ctx *ctx, void *user) {
+    ls_settings settings = {0};
+    ls_study_keys keys;
+    ls_study study = {.ctx = ctx};
+    const char *text = user;
+    ls_status status = ls_settings_parse(ctx, &settings, text, strlen(text), "study.yaml");
+    if (status == LS_OK) status = ls_options_default(ctx, &ls_study_options, &keys);
+    if (status == LS_OK)
+        status = ls_settings_apply(ctx, &settings, "", &ls_study_options, NULL, &keys);
+    const ls_study_request request = {.settings = &settings,
+                                      .keys = &keys,
+                                      .file = "study.yaml",
+                                      .command = "longshot study",
+                                      .program = "longshot",
+                                      .device = "cpu",
+                                      .cache = ""};
+    if (status == LS_OK) {
+        snprintf(keys.out, sizeof keys.out, "%s", in_folder("study"));
+        status = ls_study_read(ctx, &request, &study);
+    }
+    if (status == LS_OK) {
+        ls_text out = {0};
+        ls_study_print(&study, &out);
+        status = ls_text_status(&out);
+        ls_text_clear(ctx, &out);
+    }
+    ls_study_clear(&study);
+    ls_settings_clear(ctx, &settings);
+    return status;
+}
+
+static void test_studies_without_memory(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    expect("a study", read_study(&ctx, (void *)(uintptr_t)study_text), &ctx, NULL);
+    fail_each_allocation(read_study, (void *)(uintptr_t)study_text);
+}
+
+/* ---- streams ---- */
+
+/* Each number of a saved stream in turn is another one: refused, or as good as any. */
+static ls_status save_and_load(ls_ctx *ctx, ls_stream *stream) {
+    ls_text saved = {0};
+    ls_status status = ls_stream_save(stream, &saved);
+    for (size_t at = 8; status == LS_OK && at + 8 <= saved.length; at += 8)
+        for (int change = -1; change <= 1 && status == LS_OK; change += 2) {
+            int64_t number;
+            memcpy(&number, saved.bytes + at, sizeof number);
+            const int64_t forged = (int64_t)((uint64_t)number + (uint64_t)change);
+            memcpy(saved.bytes + at, &forged, sizeof forged);
+            status = ls_stream_load(stream, saved.bytes, saved.length);
+            memcpy(saved.bytes + at, &number, sizeof number);
+            if (status != LS_EINPUT) continue;
+            status = LS_OK;
+            ctx->error = (ls_error){0};
+        }
+    if (status == LS_OK) status = ls_stream_load(stream, saved.bytes, saved.length);
+    ls_text_clear(ctx, &saved);
+    return status;
+}
+
+static ls_status open_stream(ls_ctx *ctx, void *user) {
+    char words[200], *rest = NULL;
+    ls_settings settings = {0};
+    ls_model_config config = {0};
+    ls_model *model = NULL;
+    ls_stream *stream = NULL;
+    ls_status status = LS_OK;
+    snprintf(words, sizeof words, "model.layers=1 model.width=8 model.vocabulary=7 %s",
+             (const char *)user);
+    for (char *word = strtok_r(words, " ", &rest); word != NULL && status == LS_OK;
+         word = strtok_r(NULL, " ", &rest))
+        status = ls_settings_put_word(ctx, &settings, word);
+    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, &config);
+    if (status == LS_OK) status = ls_model_new(ctx, &config, LS_F32, 3, false, &model);
+    if (status == LS_OK)
+        status = config.encoder_layers > 0 ? ls_stream_new_reading(model, 1, 6, 16, 4, &stream)
+                                           : ls_stream_new(model, 1, 16, 4, &stream);
+    if (status == LS_OK && config.encoder_layers > 0)
+        status = ls_stream_read(stream, (const int32_t[]){1, 2, 3, 4, 5, 6}, 6);
+    if (status == LS_OK) status = save_and_load(ctx, stream);
+    ls_stream_free(stream);
+    ls_model_free(model);
+    ls_model_config_clear(ctx, &config);
+    ls_settings_clear(ctx, &settings);
+    return status;
+}
+
+/* Whether there is a stream of such a model; then it does without each allocation, or says so. */
+static size_t starve(const char *words) {
+    ls_ctx ctx = ls_ctx_default();
+    if (open_stream(&ctx, (void *)(uintptr_t)words) != LS_OK) return 0;
+    fail_each_allocation(open_stream, (void *)(uintptr_t)words);
+    return 1;
+}
+
+static void test_streams_without_memory(void **state) {
+    (void)state;
+    static const char *const models[] = {
+        "model.mixer=hyena mixer.beyond=cut mixer.l_max=8",
+        "mixer.heads=1 model.position=t5 model.encoder_layers=1",
+        "mixer.heads=1 model.position=none model.segment=5 model.memory=1",
+    };
+    char words[128];
+    size_t mixers = 0, positions = 0, extensions = 0;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        assert_int_equal(starve(models[i]), 1);
+    for (size_t i = 0; i < ls_mixer_count; i++) {
+        snprintf(words, sizeof words, "model.mixer=%s", ls_mixer_types[i]->name);
+        mixers += starve(words);
+    }
+    for (size_t i = 0; i < ls_position_count; i++) {
+        snprintf(words, sizeof words, "mixer.heads=1 model.position=%s",
+                 ls_position_types[i]->name);
+        positions += starve(words);
+    }
+    for (size_t i = 0; i < ls_extension_count; i++) {
+        snprintf(words, sizeof words, "mixer.heads=1 model.position=rope extend=%s",
+                 ls_extension_types[i]->name);
+        extensions += starve(words);
+    }
+    print_message("%zu mixers, %zu positions, %zu extensions\n", mixers, positions, extensions);
+    assert_true(mixers >= 10 && positions >= 5 && extensions >= 5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_metrics_have_places),
+        cmocka_unit_test(test_rows_on_a_full_disk),
+        cmocka_unit_test(test_rows_without_memory),
+        cmocka_unit_test(test_texts_without_memory_or_time),
+        cmocka_unit_test(test_studies_without_memory),
+        cmocka_unit_test(test_streams_without_memory),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
