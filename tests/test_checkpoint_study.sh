@@ -153,6 +153,19 @@ generate >/dev/null
 [ $? -eq 2 ] && grep -q 'is no llama' "$work/err" || fail "gpt2 as llama"
 "$program" export "$golden/gpt2" to=gguf out="$work/gpt2.gguf" dtype=q8_0 tokenizer=false >/dev/null ||
     fail "export as GGUF"
+# a tokenizer that came in a GGUF file goes on in one, of whatever kind it is
+"$program" train model.layers=1 model.width=16 mixer.heads=2 model.position=rope model.norm=rms \
+    model.activation=swiglu model.bias=false train.steps=0 train.length=16 out="$work/small" $data \
+    >/dev/null 2>&1 || fail "a run for GGUF"
+"$program" export "$work/small" to=gguf out="$work/own.gguf" >/dev/null || fail "a run as GGUF"
+sed 's/gpt-2/qwen2/' "$work/own.gguf" >"$work/other.gguf" # its words are other ones then
+"$program" export "$work/other.gguf" to=gguf out="$work/again.gguf" >/dev/null || fail "GGUF to GGUF"
+grep -q qwen2 "$work/again.gguf" || fail "another tokenizer was written"
+tokens() {
+    "$program" tokenize "$1" text="Don't stop:  3 cafés, 12" --json
+}
+[ -n "$(tokens "$work/other.gguf")" ] && [ "$(tokens "$work/other.gguf")" = "$(tokens "$work/again.gguf")" ] ||
+    fail "the tokenizer of a GGUF file that was written again"
 "$program" eval "$golden/llama-llama3-sharded" eval.lengths=16 extend.llama3.factor=2 $data \
     >/dev/null 2>"$work/err" || fail "an override"
 grep -q 'extend.llama3.factor=2 takes the place of 8' "$work/err" || fail "an override is not said"
