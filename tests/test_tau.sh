@@ -45,3 +45,4 @@ grep -q "it says -0.12, the results -0.11" message || fail "$(cat message)"
 sed 's/clex ntk-64k -->$/nobody -->/' page.md >other.md
 "$program" report study to=markdown page=other.md 2>message
 [ $? -eq 3 ] || fail "an arm that is not there"
+exit $failures
