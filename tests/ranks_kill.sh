@@ -1,14 +1,17 @@
 # Kills random ranks at random moments, and goes on each time with 1, 2 or 4 of them: in the end the
-# bytes are those of a run that was left in peace. sh ranks_kill.sh PROGRAM SOURCE [KILLS [SEED]]
+# bytes are those of a run that was left in peace.
+# sh ranks_kill.sh PROGRAM SOURCE [KILLS [SEED [KEY=VALUE ...]]]: without keys a recurrent memory
 set -eu
 program=$1
 . "$2/tests/scratch.sh"
 . "$2/tests/ranks.sh"
 kills=${3:-20} seed=${4:-1}
+[ $# -lt 4 ] && shift $# || shift 4
+keys="model.segment=16 model.memory=2 data.loader=stream train.carry=128 train.shards=8"
+[ $# -eq 0 ] || keys=$*
 write_text 300
-recipe="data.corpus=text.txt data.tokenizer=byte model.width=32 model.layers=2 model.segment=16
-    model.memory=2 data.loader=stream train.carry=128 train.length=32 train.batch=8 train.shards=8
-    train.checkpoint_every=5 train.log_every=5 train.steps=$((kills * 40))"
+recipe="data.corpus=text.txt data.tokenizer=byte model.width=32 model.layers=2 $keys
+    train.length=32 train.batch=8 train.checkpoint_every=5 train.log_every=5 train.steps=$((kills * 40))"
 last=$(printf '%04d' $((kills * 40)))
 draw() { # below: a number that follows from the seed
     seed=$(awk -v s="$seed" 'BEGIN { print (s * 16807) % 2147483647 }')

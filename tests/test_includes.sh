@@ -25,7 +25,7 @@ allow ranks base
 allow train base ranks tensor position mixer model data task
 allow eval base tensor position mixer model data task train
 allow bench base tensor mixer model train
-allow study base tensor position mixer model data task train eval suite report
+allow study base ranks tensor position mixer model data task train eval suite report
 allow suite base tensor position mixer model data task train
 allow reach base tensor position mixer model data task train eval suite report
 allow compare base tensor position mixer model data task suite

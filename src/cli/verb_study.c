@@ -6,6 +6,7 @@
 #include "eval/eval.h"
 #include "model/model.h"
 #include "study/study.h"
+#include "study/study_process.h"
 #include "suite/suite.h"
 #include "task/task.h"
 #include "train/train.h"
@@ -36,8 +37,11 @@ static void show_state(void *user, const char *lines) {
 }
 
 static ls_status run_jobs(ls_cli *cli, ls_study *study) {
-    const ls_study_hooks hooks = {
-        .stop = ls_cli_stop(), .progress = show_progress, .state = show_state, .user = cli};
+    const ls_study_hooks hooks = {.stop = ls_cli_stop(),
+                                  .progress = show_progress,
+                                  .state = show_state,
+                                  .ranks = &cli->ranks,
+                                  .user = cli};
     ls_text text = {0};
     if (!study->keys.check) LS_TRY(ls_study_run(study, &hooks));
     if (!study->keys.check && cli->json)
@@ -55,6 +59,8 @@ ls_status ls_cli_run_study(ls_cli *cli, const char *file) {
     ls_study study;
     ls_text command = {0};
     LS_TRY(ls_cli_read(cli, "", &ls_study_options, &keys));
+    if (cli->ranks.rank > 0) /* rank 0 has the study */
+        return keys.check ? LS_OK : ls_study_serve(ctx, &cli->ranks, "/proc/self/exe");
     if (cli->recipe == NULL && !ls_settings_has(&cli->settings, "seeds"))
         keys.seeds = (ls_ints){.count = 1, .at = {cli->common.seed}};
     write_command(cli, &command);
@@ -68,6 +74,7 @@ ls_status ls_cli_run_study(ls_cli *cli, const char *file) {
         .device = ls_cli_device(cli),
         .cache = cli->common.cache,
         .threads = cli->common.threads,
+        .ranks = cli->ranks.size,
     };
     ls_status status = ls_study_read(ctx, &request, &study);
     if (status == LS_OK) status = ls_cli_finish_settings(cli);
@@ -104,5 +111,6 @@ const ls_verb ls_verb_study = {
     .recipe = true,
     .sweeps = true,
     .orderly = true,
+    .ranks = true,
     .run = run,
 };

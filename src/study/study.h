@@ -22,6 +22,7 @@
 
 #include "base/file.h"
 #include "base/settings.h"
+#include "ranks/ranks.h"
 #include "suite/suite.h"
 #include "train/trained.h"
 
@@ -32,12 +33,14 @@ typedef struct ls_study_keys {
     char suites[LS_OPTION_TEXT_BYTES]; /* of arms that say nothing else */
     ls_ints seeds;
     int64_t jobs;
+    int launch;              /* ls_study_launch */
     int dtype;               /* "auto", as trained; read from the settings, for an arm may differ */
     int sweep_by;            /* ls_sweep_by */
     int sweep_keep;          /* ls_sweep_keep */
     double equal_parameters; /* percent; 0: arms may differ */
     bool check;
 } ls_study_keys;
+typedef enum { LS_LAUNCH_HERE, LS_LAUNCH_SLURM } ls_study_launch;
 typedef enum { LS_SWEEP_PRODUCT, LS_SWEEP_ZIP } ls_sweep_by;
 typedef enum { LS_SWEEP_ALL, LS_SWEEP_BEST } ls_sweep_keep;
 extern const ls_option_table ls_study_options;
@@ -80,6 +83,7 @@ typedef struct ls_study_request {
     const char *device;  /* of the jobs: "cpu", "cuda" */
     const char *cache;   /* of the jobs; empty: the user's */
     int64_t threads;     /* of each job; 0: as the jobs share the processors */
+    int ranks;           /* that share the jobs, one each; 0 or 1: alone */
 } ls_study_request;
 
 typedef struct ls_study {
@@ -100,6 +104,8 @@ typedef struct ls_study_hooks {
     void (*progress)(void *user, const char *line, size_t done, size_t count);
     /* or NULL: every second, a line for each job that runs and one for the whole */
     void (*state)(void *user, const char *lines);
+    ls_ranks
+        *ranks; /* or NULL: alone. The others serve (study_process.h) until the study is over */
     void *user;
 } ls_study_hooks;
 

@@ -3,13 +3,11 @@
  * Children inherit the lock of the folder and die with this process, so a study that starts again
  * never meets what an earlier one left running. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -19,9 +17,10 @@
 #include "base/json.h"
 #include "base/lock.h"
 #include "base/temporary.h"
+#include "study/study_process.h"
 #include "study/study_progress.h"
 
-enum { WORDS_MAX = 256, LOG_MAX = 64 << 20, OUTPUT_MAX = 256 << 20, PAGE_SECONDS = 3 };
+enum { LOG_MAX = 64 << 20, OUTPUT_MAX = 256 << 20, PAGE_SECONDS = 3 };
 
 typedef struct runner {
     const ls_study *study;
@@ -34,10 +33,13 @@ typedef struct runner {
     double shown, published,
         publish_cost; /* when lines and page were made last; what a page takes */
     int lock;
+    ls_ranks *ranks;   /* NULL: alone */
+    bool told_to_stop; /* by a signal that reached another rank */
+    double asked_at;   /* when the other ranks were asked last */
 } runner;
 
 static bool stop_wanted(const runner *r) {
-    return r->hooks->stop != NULL && *r->hooks->stop != 0;
+    return r->told_to_stop || (r->hooks->stop != NULL && *r->hooks->stop != 0);
 }
 
 static void say(const runner *r, const char *line) {
@@ -46,60 +48,41 @@ static void say(const runner *r, const char *line) {
 
 /* ---- the words of a call ---- */
 
-typedef struct words {
-    char *at[WORDS_MAX + 1];
-    size_t count;
-} words;
-
-static void words_clear(ls_ctx *ctx, words *list) {
-    for (size_t i = 0; i < list->count; i++) ls_free(ctx, list->at[i]);
-}
-
-static ls_status add_word(ls_ctx *ctx, words *list, const char *key, const char *value) {
-    if (list->count == WORDS_MAX) return LS_FAIL(ctx, LS_EUSE, "an arm has too many settings");
-    ls_text text = {0};
-    ls_text_printf(ctx, &text, "%s%s%s", key, value == NULL ? "" : "=", value == NULL ? "" : value);
-    LS_TRY(ls_text_status(&text));
-    list->at[list->count++] = text.bytes;
-    return LS_OK;
-}
-
 /* Without those that have no effect in this arm. */
-static ls_status add_settings(ls_ctx *ctx, words *list, const ls_settings *settings) {
+static ls_status add_settings(ls_ctx *ctx, ls_study_words *list, const ls_settings *settings) {
     for (size_t i = 0; i < settings->count; i++)
         if (!settings->items[i].optional)
-            LS_TRY(add_word(ctx, list, settings->items[i].key, settings->items[i].value));
+            LS_TRY(ls_study_add_word(ctx, list, settings->items[i].key, settings->items[i].value));
     return LS_OK;
 }
 
 /* What a suite is asked with; its samples go to a folder that tells the settings, so that others do
  * not meet them. */
-static ls_status add_suite(const runner *r, const ls_study_job *j, words *list) {
+static ls_status add_suite(const runner *r, const ls_study_job *j, ls_study_words *list) {
     const ls_study_arm *arm = &r->study->arms[j->arm];
     const ls_study_suite *suite = &arm->suites[j->kind - LS_STUDY_ASK];
     char hash[LS_STUDY_HASH_BYTES], name[LS_STUDY_NAME_BYTES + 16], folder[LS_STUDY_PATH_BYTES];
     LS_TRY(ls_study_hash(r->study, j->arm, j->seed, j->kind, hash));
     snprintf(name, sizeof name, "%s-%.8s", suite->name, hash);
     LS_TRY(ls_study_file(r->study, j->arm, j->seed, name, folder, sizeof folder));
-    LS_TRY(add_word(r->ctx, list, "suite", suite->type->name));
+    LS_TRY(ls_study_add_word(r->ctx, list, "suite", suite->type->name));
     LS_TRY(add_settings(r->ctx, list, &suite->settings));
     for (size_t i = 0; i < arm->testing.count; i++) {
         const ls_setting *setting = &arm->testing.items[i];
         if (ls_study_may_differ(setting->key) && !setting->optional)
-            LS_TRY(add_word(r->ctx, list, setting->key, setting->value));
+            LS_TRY(ls_study_add_word(r->ctx, list, setting->key, setting->value));
     }
-    return add_word(r->ctx, list, "suite.out", folder);
+    return ls_study_add_word(r->ctx, list, "suite.out", folder);
 }
 
-static ls_status job_words(const runner *r, const ls_study_job *j, words *list) {
+static ls_status job_words(const runner *r, const ls_study_job *j, ls_study_words *list) {
     const ls_study *study = r->study;
     const ls_study_arm *arm = &study->arms[j->arm];
     char folder[LS_STUDY_PATH_BYTES], number[32];
-    LS_TRY(add_word(r->ctx, list, "longshot", NULL));
-    LS_TRY(add_word(r->ctx, list, j->kind == LS_STUDY_TRAIN ? "train" : "eval", NULL));
+    LS_TRY(ls_study_add_word(r->ctx, list, j->kind == LS_STUDY_TRAIN ? "train" : "eval", NULL));
     LS_TRY(ls_study_weights(study, j->arm, j->seed, folder, sizeof folder));
     if (j->kind != LS_STUDY_TRAIN) {
-        LS_TRY(add_word(r->ctx, list, folder, NULL));
+        LS_TRY(ls_study_add_word(r->ctx, list, folder, NULL));
         LS_TRY(j->kind == LS_STUDY_EVAL ? add_settings(r->ctx, list, &arm->testing)
                                         : add_suite(r, j, list));
     } else {
@@ -108,17 +91,18 @@ static ls_status job_words(const runner *r, const ls_study_job *j, words *list) 
         if (arm->begins >= 0) {
             char base[LS_STUDY_PATH_BYTES];
             LS_TRY(ls_study_folder(study, (size_t)arm->begins, j->seed, base, sizeof base));
-            LS_TRY(add_word(r->ctx, list, "train.from", base));
+            LS_TRY(ls_study_add_word(r->ctx, list, "train.from", base));
         }
-        LS_TRY(add_word(r->ctx, list, "seed", number));
-        LS_TRY(add_word(r->ctx, list, "out", folder));
+        LS_TRY(ls_study_add_word(r->ctx, list, "seed", number));
+        LS_TRY(ls_study_add_word(r->ctx, list, "out", folder));
     }
     snprintf(number, sizeof number, "%" PRId64, study->threads);
-    LS_TRY(add_word(r->ctx, list, "threads", number));
-    if (study->from.cache[0] != '\0') LS_TRY(add_word(r->ctx, list, "cache", study->from.cache));
-    LS_TRY(add_word(r->ctx, list, "isa", r->ctx->isa == NULL ? "auto" : r->ctx->isa));
-    LS_TRY(add_word(r->ctx, list, "device", study->from.device));
-    return add_word(r->ctx, list, "--json", NULL);
+    LS_TRY(ls_study_add_word(r->ctx, list, "threads", number));
+    if (study->from.cache[0] != '\0')
+        LS_TRY(ls_study_add_word(r->ctx, list, "cache", study->from.cache));
+    LS_TRY(ls_study_add_word(r->ctx, list, "isa", r->ctx->isa == NULL ? "auto" : r->ctx->isa));
+    LS_TRY(ls_study_add_word(r->ctx, list, "device", study->from.device));
+    return ls_study_add_word(r->ctx, list, "--json", NULL);
 }
 
 /* ---- processes ---- */
@@ -142,60 +126,67 @@ static const char *job_name(const runner *r, const ls_study_job *j, char out[192
     return out;
 }
 
-/* In the child, between fork and exec: nothing that allocates. */
-static void become(const char *program, char *const *argv, int output, int log, pid_t parent) {
-    static const char sentence[] = "longshot: the job could not be started\n";
-    int nothing = open("/dev/null", O_RDONLY);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && nothing >= 0 &&
-        dup2(nothing, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0 &&
-        dup2(log, STDERR_FILENO) >= 0) {
-        setpgid(0, 0); /* a terminal's interrupt reaches this process alone, which then asks them */
-        execv(program, argv);
-    }
-    _exit(write(log, sentence, sizeof sentence - 1) > 0 ? ls_status_exit_code(LS_EIO) : 70);
+/* Slurm has room for it somewhere: as a step of the allocation that the study is in, or as a job of
+ * its own. It is to start alone, so it must not find what srun tells the ranks of a program. */
+static ls_status add_launcher(const runner *r, ls_study_words *list) {
+    char threads[64], program[LS_STUDY_PATH_BYTES];
+    if (r->study->keys.launch == LS_LAUNCH_HERE)
+        return ls_study_add_word(r->ctx, list, r->study->from.program, NULL);
+    const ssize_t length = readlink(r->study->from.program, program, sizeof program - 1);
+    if (length > 0) program[length] = '\0'; /* /proc/self/exe is srun's there */
+    snprintf(threads, sizeof threads, "--cpus-per-task=%" PRId64, r->study->threads);
+    const char *const before[] = {"srun",
+                                  "--quiet",
+                                  "--ntasks=1",
+                                  "--mpi=none",
+                                  threads,
+                                  "--job-name",
+                                  r->study->name,
+                                  "env",
+                                  "-u",
+                                  "SLURM_PROCID",
+                                  "-u",
+                                  "SLURM_STEP_NUM_TASKS",
+                                  length > 0 ? program : r->study->from.program};
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
+        LS_TRY(ls_study_add_word(r->ctx, list, before[i], NULL));
+    return LS_OK;
 }
 
-/* A child that is asked to stop while it begins hears of it when it can heed it: the signal waits
- * until its program takes signals. */
-static pid_t fork_deaf(void) {
-    sigset_t asked, before;
-    sigemptyset(&asked);
-    sigaddset(&asked, SIGTERM);
-    sigprocmask(SIG_BLOCK, &asked, &before);
-    const pid_t process = fork();
-    const int reason = errno;
-    if (process != 0) sigprocmask(SIG_SETMASK, &before, NULL);
-    errno = reason;
-    return process;
+/* A rank that has nothing to do; 0 where this one has room; -1: all are at work. */
+static int free_post(const runner *r) {
+    const int ranks = r->ranks == NULL ? 1 : r->ranks->size;
+    const int64_t here = ranks > 1 ? 1 : r->study->keys.jobs;
+    for (int rank = 0; rank < ranks; rank++) {
+        int64_t busy = 0;
+        for (size_t i = 0; i < r->count; i++)
+            busy += r->jobs[i].state == LS_JOB_RUNNING && r->jobs[i].post == rank;
+        if (busy < (rank == 0 ? here : 1)) return rank;
+    }
+    return -1;
 }
 
 static ls_status start(runner *r, ls_study_job *j) {
     ls_ctx *ctx = r->ctx;
-    char folder[LS_STUDY_PATH_BYTES], path[LS_STUDY_PATH_BYTES];
-    words list = {0};
-    FILE *output = NULL, *log = NULL;
+    char folder[LS_STUDY_PATH_BYTES], output[LS_STUDY_PATH_BYTES], log[LS_STUDY_PATH_BYTES];
+    ls_study_words list = {0};
+    const ls_study_call call = {&list, output, log};
+    ls_post_news news;
     ls_status status;
     LS_TRY_GOTO(ls_study_folder(r->study, j->arm, j->seed, folder, sizeof folder));
     LS_TRY_GOTO(ls_folder_make(ctx, folder));
+    LS_TRY_GOTO(add_launcher(r, &list));
     LS_TRY_GOTO(job_words(r, j, &list));
-    LS_TRY_GOTO(job_path(r, j, "out", path));
-    LS_TRY_GOTO(ls_file_create(ctx, path, false, &output));
-    LS_TRY_GOTO(job_path(r, j, "log", path));
-    LS_TRY_GOTO(ls_file_create(ctx, path, false, &log));
-    pid_t parent = getpid();
-    j->process = fork_deaf();
-    if (j->process == 0)
-        become(r->study->from.program, list.at, fileno(output), fileno(log), parent);
-    if (j->process < 0) {
-        status = LS_FAIL(ctx, LS_EIO, "starting a job in %s: %s", folder, strerror(errno));
-        goto fail;
-    }
+    LS_TRY_GOTO(job_path(r, j, "out", output));
+    LS_TRY_GOTO(job_path(r, j, "log", log));
+    if (j->post == 0)
+        LS_TRY_GOTO(ls_study_start(ctx, &call, &j->process));
+    else
+        LS_TRY_GOTO(ls_study_ask(ctx, r->ranks, j->post, LS_POST_START, &call, &news));
     j->state = LS_JOB_RUNNING;
     j->started = ls_clock();
 fail:
-    if (output != NULL) fclose(output);
-    if (log != NULL) fclose(log);
-    words_clear(ctx, &list);
+    ls_study_words_clear(ctx, &list);
     return status;
 }
 
@@ -215,13 +206,13 @@ static void last_sentence(const runner *r, const ls_study_job *j, char *out, siz
 }
 
 /* What the call printed becomes the stored result, with the cost of the job beside it. */
-static ls_status keep_result(runner *r, const ls_study_job *j, const struct rusage *usage) {
+static ls_status keep_result(runner *r, const ls_study_job *j, int64_t peak_bytes) {
     char path[LS_STUDY_PATH_BYTES];
     json_t *said = NULL;
     LS_TRY(job_path(r, j, "out", path));
     LS_TRY(ls_json_read(r->ctx, path, OUTPUT_MAX, &said));
     json_t *cost = json_pack("{s:f, s:I}", "seconds", ls_clock() - j->started, "peak_bytes",
-                             (json_int_t)usage->ru_maxrss * 1024);
+                             (json_int_t)peak_bytes);
     json_t *result = json_pack("{s:s, s:o, s:o}", "settings_hash", "", "said", said, "cost", cost);
     ls_status status = result == NULL ? LS_FAIL(r->ctx, LS_ENOMEM, "no memory for a result")
                                       : ls_study_store(r->study, j->arm, j->seed, j->kind, result);
@@ -261,10 +252,12 @@ static ls_status publish(runner *r) {
     return LS_OK;
 }
 
-static ls_status finish(runner *r, ls_study_job *j, int wait_status, const struct rusage *usage) {
+static ls_status finish(runner *r, ls_study_job *j, const ls_study_end *end) {
+    const int wait_status = end->wait_status;
+    const bool here = r->study->keys.launch == LS_LAUNCH_HERE; /* else srun's memory is no matter */
     char sentence[400], name[192], line[400];
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
-        LS_TRY(keep_result(r, j, usage));
+        LS_TRY(keep_result(r, j, here ? end->peak_bytes : 0));
         j->state = LS_JOB_DONE;
         r->done++;
         j->took = ls_clock() - j->started;
@@ -279,7 +272,7 @@ static ls_status finish(runner *r, ls_study_job *j, int wait_status, const struc
     }
     ls_status status = status_of_exit(wait_status);
     const bool asked = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGTERM;
-    if ((status == LS_ESTOP || asked) && stop_wanted(r)) {
+    if ((status == LS_ESTOP || asked || !here) && stop_wanted(r)) {
         j->state = LS_JOB_WAITING;
         return LS_OK;
     }
@@ -398,9 +391,11 @@ static ls_status next_job(runner *r, ls_study_job **out) {
     return LS_OK;
 }
 
+/* Those on other ranks hear of it when their rank is asked next. */
 static void ask_children_to_stop(runner *r) {
     for (size_t i = 0; i < r->count; i++)
-        if (r->jobs[i].state == LS_JOB_RUNNING) kill(r->jobs[i].process, SIGTERM);
+        if (r->jobs[i].state == LS_JOB_RUNNING && r->jobs[i].post == 0)
+            kill(r->jobs[i].process, SIGTERM);
 }
 
 /* Lines for those who watch, every second; the page with its learning curves every few, and never
@@ -431,42 +426,81 @@ static ls_status show_state(runner *r) {
 /* Where the study itself cannot go on: what they have done is kept, as after any kill. */
 static void end_children(runner *r) {
     for (size_t i = 0; i < r->count; i++) {
-        if (r->jobs[i].state != LS_JOB_RUNNING) continue;
+        if (r->jobs[i].state != LS_JOB_RUNNING || r->jobs[i].post != 0) continue;
         kill(r->jobs[i].process, SIGKILL);
         while (waitpid(r->jobs[i].process, NULL, 0) < 0 && errno == EINTR) continue;
     }
 }
 
+/* The job that runs on a rank. */
+static ls_study_job *job_at(const runner *r, int post) {
+    for (size_t i = 0; i < r->count; i++)
+        if (r->jobs[i].state == LS_JOB_RUNNING && r->jobs[i].post == post) return &r->jobs[i];
+    return NULL;
+}
+
+/* How the other ranks' jobs are doing; `asked`: they are to stop. */
+static ls_status ask_ranks(runner *r, bool asked) {
+    const double often = 0.1;
+    if (r->ranks == NULL || ls_clock() - r->asked_at < often) return LS_OK;
+    r->asked_at = ls_clock();
+    for (int rank = 1; rank < r->ranks->size; rank++) {
+        ls_study_job *j = job_at(r, rank);
+        ls_post_news news;
+        LS_TRY(ls_study_ask(r->ctx, r->ranks, rank, asked ? LS_POST_STOP : LS_POST_NOTHING, NULL,
+                            &news));
+        r->told_to_stop |= news.stop;
+        if (news.ended && j != NULL) LS_TRY(finish(r, j, &news.end));
+    }
+    return LS_OK;
+}
+
+static ls_status look_after_children(runner *r) {
+    for (size_t i = 0; i < r->count; i++) {
+        ls_study_job *j = &r->jobs[i];
+        ls_study_end end;
+        bool ended;
+        if (j->state != LS_JOB_RUNNING || j->post != 0) continue;
+        LS_TRY(ls_study_ended(r->ctx, j->process, &ended, &end));
+        if (ended) LS_TRY(finish(r, j, &end));
+    }
+    return LS_OK;
+}
+
+static bool any_runs(const runner *r) {
+    for (size_t i = 0; i < r->count; i++)
+        if (r->jobs[i].state == LS_JOB_RUNNING) return true;
+    return false;
+}
+
 static ls_status run_jobs(runner *r) {
     const struct timespec pause = {0, 20 * 1000 * 1000};
-    int64_t running = 0;
     bool asked = false;
     for (;;) {
         bool stop = stop_wanted(r);
         if (stop && !asked) ask_children_to_stop(r);
         asked = stop;
-        while (!stop && running < r->study->keys.jobs) {
+        for (int post; !stop && (post = free_post(r)) >= 0;) {
             ls_study_job *j;
             LS_TRY(next_job(r, &j));
             if (j == NULL) break;
+            j->post = post;
             LS_TRY(start(r, j));
-            running++;
         }
-        if (running == 0) return LS_OK;
+        if (!any_runs(r)) return LS_OK;
         nanosleep(&pause, NULL);
         if (!stop) LS_TRY(show_state(r));
-        for (size_t i = 0; i < r->count; i++) {
-            int wait_status;
-            struct rusage usage;
-            ls_study_job *j = &r->jobs[i];
-            if (j->state != LS_JOB_RUNNING) continue;
-            const pid_t ended = wait4(j->process, &wait_status, WNOHANG, &usage);
-            if (ended == 0 || (ended < 0 && errno == EINTR)) continue;
-            if (ended < 0) return LS_FAIL(r->ctx, LS_EIO, "waiting for a job: %s", strerror(errno));
-            running--;
-            LS_TRY(finish(r, j, wait_status, &usage));
-        }
+        LS_TRY(look_after_children(r));
+        LS_TRY(ask_ranks(r, asked));
     }
+}
+
+/* The study is over: the other ranks are free. After a failure they hear of that instead. */
+static ls_status dismiss(runner *r) {
+    ls_post_news news;
+    for (int rank = 1; r->ranks != NULL && rank < r->ranks->size; rank++)
+        LS_TRY(ls_study_ask(r->ctx, r->ranks, rank, LS_POST_LEAVE, NULL, &news));
+    return LS_OK;
 }
 
 /* What a killed process left half-written, in the study's folder and in those of its jobs. */
@@ -508,6 +542,7 @@ static ls_status conclude(runner *r) {
 
 ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     runner r = {.study = study, .hooks = hooks, .ctx = study->ctx, .lock = -1};
+    r.ranks = hooks->ranks != NULL && hooks->ranks->size > 1 ? hooks->ranks : NULL;
     ls_status status;
     if (access(study->from.program, X_OK) != 0)
         return LS_FAIL(r.ctx, errno == ENOENT || errno == EACCES ? LS_EUSE : LS_EIO,
@@ -525,6 +560,7 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     status = run_jobs(&r);
     if (status != LS_OK) end_children(&r);
     LS_TRY_GOTO(status);
+    LS_TRY_GOTO(dismiss(&r));
     status = conclude(&r);
 fail:
     ls_lock_give(r.lock);

@@ -15,6 +15,7 @@ typedef struct ls_study_job {
     int64_t needs; /* job that must be done before; -1: none */
     ls_job_state state;
     bool judged; /* its arm goes on, or competes with none */
+    int post;    /* of one that runs: the rank where; 0: here */
     pid_t process;
     double started;
     double elapsed; /* of one that runs: seconds so far */

@@ -29,6 +29,9 @@ static const ls_option options[] = {
     LS_INT("jobs", FIELD(jobs), "0", 0, 1024,
            "Trainings and evaluations at once; 0: processors / threads, on a device 1. Results "
            "do not depend on it."),
+    LS_CHOICE("launch", FIELD(launch), "here", "here|slurm",
+              "Where trainings and evaluations run: as processes here, or each by srun wherever "
+              "Slurm has room."),
     LS_CHOICE("sweep_by", FIELD(sweep_by), "product", "product|zip",
               "How the lists of sweep are combined: all with all, or the first with the first."),
     LS_CHOICE(
@@ -492,13 +495,20 @@ static ls_status take_settings(ls_study *study) {
 
 /* Small models waste threads: many jobs of one thread are faster than one job of many. A device has
  * room for one job. */
-static void share_processors(ls_study *study) {
+static ls_status share_processors(ls_study *study) {
     int64_t processors = omp_get_num_procs(), threads = study->from.threads;
     int64_t *jobs = &study->keys.jobs;
+    if (study->from.ranks > 1 && (*jobs > 0 || study->keys.launch != LS_LAUNCH_HERE))
+        return LS_FAIL(study->ctx, LS_EUSE,
+                       "%d ranks have one job each at a time: `jobs` and `launch` are for one "
+                       "process",
+                       study->from.ranks);
+    if (study->from.ranks > 1) *jobs = study->from.ranks, threads = ls_max(threads, 1);
     if (*jobs == 0 && strcmp(study->from.device, "cpu") != 0) *jobs = 1;
     if (threads == 0) threads = *jobs == 0 ? 1 : ls_max(1, processors / *jobs);
     if (*jobs == 0) *jobs = ls_max(1, processors / threads);
     study->threads = threads;
+    return LS_OK;
 }
 
 static ls_status check_seeds(ls_study *study, const ls_study_arm *arm) {
@@ -523,7 +533,7 @@ static ls_status check_seeds(ls_study *study, const ls_study_arm *arm) {
 ls_status ls_study_read(ls_ctx *ctx, const ls_study_request *request, ls_study *out) {
     *out = (ls_study){.ctx = ctx, .from = *request, .keys = *request->keys};
     study_name(request->file, out->name, sizeof out->name);
-    share_processors(out);
+    LS_TRY(share_processors(out));
     LS_TRY(take_settings(out));
     LS_TRY(ls__study_sweep(out));
     for (size_t i = 0; i < out->count; i++) LS_TRY(find_parent(out, &out->arms[i]));

@@ -26,7 +26,7 @@ template <int K>
 static __device__ __forceinline__ lane_modes<K> load_modes(const ls_cuda_complex *from, int h,
                                                            int lane) {
     lane_modes<K> m;
-#pragma unroll
+#pragma unroll(K > 4 ? 1 : K)
     for (int i = 0; i < K; i++)
         m.at[i] = lane + i * WARP < h ? from[lane + i * WARP] : make_double2(0, 0);
     return m;
@@ -35,14 +35,14 @@ static __device__ __forceinline__ lane_modes<K> load_modes(const ls_cuda_complex
 template <int K>
 static __device__ __forceinline__ void store_modes(const lane_modes<K> &m, ls_cuda_complex *to,
                                                    int h, int lane) {
-#pragma unroll
+#pragma unroll(K > 4 ? 1 : K)
     for (int i = 0; i < K; i++)
         if (lane + i * WARP < h) to[lane + i * WARP] = m.at[i];
 }
 
 template <int K> static __device__ __forceinline__ lane_modes<K> no_modes() {
     lane_modes<K> m;
-#pragma unroll
+#pragma unroll(K > 4 ? 1 : K)
     for (int i = 0; i < K; i++) m.at[i] = make_double2(0, 0);
     return m;
 }
@@ -62,7 +62,7 @@ template <int K, int R> struct channel_system {
         a = load_modes<K>(from + LS_CUDA_MODES_A * m.h, m.h, lane);
         b = load_modes<K>(from + LS_CUDA_MODES_B * m.h, m.h, lane);
         c = load_modes<K>(from + LS_CUDA_MODES_C * m.h, m.h, lane);
-#pragma unroll
+#pragma unroll(R > 2 ? 1 : R)
         for (int j = 0; j < R; j++) {
             g[j] = q[j] = no_modes<K>();
             if (j >= rank) continue;
@@ -72,12 +72,12 @@ template <int K, int R> struct channel_system {
     }
 
     __device__ __forceinline__ void sigmas(const lane_modes<K> &x, double (&sigma)[R]) const {
-#pragma unroll
+#pragma unroll(R > 2 ? 1 : R)
         for (int j = 0; j < R; j++) {
             sigma[j] = 0;
             if (j >= rank) continue;
             double sum = 0;
-#pragma unroll
+#pragma unroll(K > 4 ? 1 : K)
             for (int i = 0; i < K; i++) sum += real_product(q[j].at[i], x.at[i]);
             sigma[j] = ls_cuda_warp_sum(sum);
         }
@@ -87,10 +87,10 @@ template <int K, int R> struct channel_system {
     __device__ __forceinline__ double advance(double u, const double (&sigma)[R],
                                               lane_modes<K> &x) const {
         double share = 0;
-#pragma unroll
+#pragma unroll(K > 4 ? 1 : K)
         for (int i = 0; i < K; i++) {
             ls_cuda_complex next = a.at[i] * x.at[i] + u * b.at[i];
-#pragma unroll
+#pragma unroll(R > 2 ? 1 : R)
             for (int j = 0; j < R; j++)
                 if (j < rank) next = next - sigma[j] * g[j].at[i];
             x.at[i] = next;
@@ -128,7 +128,7 @@ load_state(const ls_cuda_walk<T> &w, const float *from, int64_t b, int64_t d, in
     lane_modes<K> x = no_modes<K>();
     if (from == NULL) return x;
     const int64_t line = b * w.modes.channels + d;
-#pragma unroll
+#pragma unroll(K > 4 ? 1 : K)
     for (int i = 0; i < K; i++) {
         const int n = lane + i * WARP;
         if (n >= h) continue;
@@ -153,7 +153,7 @@ static __device__ __forceinline__ void store_state(const ls_cuda_walk<T> &w, flo
     const int h = w.modes.h;
     if (to == NULL) return;
     const int64_t line = b * w.modes.channels + d;
-#pragma unroll
+#pragma unroll(K > 4 ? 1 : K)
     for (int i = 0; i < K; i++) {
         const int n = lane + i * WARP;
         if (n >= h) continue;
@@ -237,26 +237,26 @@ template <int K, int R, typename T> struct line_walk {
     __device__ __forceinline__ double retreat(double dy, double u, const double (&sigma)[R],
                                               const lane_modes<K> &x, const lane_modes<K> &next) {
         double du = 0, dsigma[R] = {};
-#pragma unroll
+#pragma unroll(K > 4 ? 1 : K)
         for (int i = 0; i < K; i++) {
             ls_cuda_complex &l = later.at[i];
             l = l + dy * ls_cuda_conj(system.c.at[i]);
             dc.at[i] = dc.at[i] + dy * ls_cuda_conj(next.at[i]);
             db.at[i] = db.at[i] + u * l;
             du += l.x * system.b.at[i].x + l.y * system.b.at[i].y;
-#pragma unroll
+#pragma unroll(R > 2 ? 1 : R)
             for (int j = 0; j < R; j++)
                 dsigma[j] -= l.x * system.g[j].at[i].x + l.y * system.g[j].at[i].y;
         }
-#pragma unroll
+#pragma unroll(R > 2 ? 1 : R)
         for (int j = 0; j < R; j++)
             if (j < system.rank) dsigma[j] = ls_cuda_warp_sum(dsigma[j]);
-#pragma unroll
+#pragma unroll(K > 4 ? 1 : K)
         for (int i = 0; i < K; i++) {
             const ls_cuda_complex l = later.at[i], back = ls_cuda_conj(x.at[i]);
             da.at[i] = da.at[i] + l * back;
             later.at[i] = l * ls_cuda_conj(system.a.at[i]);
-#pragma unroll
+#pragma unroll(R > 2 ? 1 : R)
             for (int j = 0; j < R; j++) {
                 if (j >= system.rank) continue;
                 dg[j].at[i] = dg[j].at[i] - sigma[j] * l;
@@ -277,7 +277,7 @@ template <int K, int R, typename T> struct line_walk {
         for (int t = 0; t < count; t++) {
             double sigma[R];
             system.sigmas(x, sigma);
-#pragma unroll
+#pragma unroll(R > 2 ? 1 : R)
             for (int j = 0; j < R; j++)
                 if (lane == t) kept[j] = sigma[j];
             system.advance(__shfl_sync(ALL, u, t), sigma, x);
@@ -286,7 +286,7 @@ template <int K, int R, typename T> struct line_walk {
         for (int t = count - 1; t >= 0; t--) {
             const lane_modes<K> before = load_modes<K>(states + (int64_t)t * h, h, lane);
             double sigma[R];
-#pragma unroll
+#pragma unroll(R > 2 ? 1 : R)
             for (int j = 0; j < R; j++) sigma[j] = __shfl_sync(ALL, kept[j], t);
             share[t][lane] =
                 retreat(__shfl_sync(ALL, dy, t), __shfl_sync(ALL, u, t), sigma, before, x);
@@ -304,7 +304,7 @@ template <int K, int R, typename T> struct line_walk {
     __device__ __forceinline__ void back(int64_t b) {
         later = load_state<K>(w, w.dafter, b, d, lane);
         if (w.later_output) {
-#pragma unroll
+#pragma unroll(K > 4 ? 1 : K)
             for (int i = 0; i < K; i++) later.at[i] = ls_cuda_conj(system.c.at[i]);
         }
         for (int64_t start = (w.length - 1) / CHUNK * CHUNK; start >= 0; start -= CHUNK)
@@ -333,7 +333,7 @@ static __global__ void __launch_bounds__(WARP *WARPS) backward_kernel(const ls_c
                                none,
                                none,
                                none};
-#pragma unroll
+#pragma unroll(R > 2 ? 1 : R)
     for (int j = 0; j < R; j++) walk.dg[j] = walk.dq[j] = none;
     walk.along = 0;
     for (int64_t b = group; b < w.batch; b += w.groups) {
@@ -344,7 +344,7 @@ static __global__ void __launch_bounds__(WARP *WARPS) backward_kernel(const ls_c
     store_modes(walk.da, to + LS_CUDA_MODES_A * h, h, lane);
     store_modes(walk.db, to + LS_CUDA_MODES_B * h, h, lane);
     store_modes(walk.dc, to + LS_CUDA_MODES_C * h, h, lane);
-#pragma unroll
+#pragma unroll(R > 2 ? 1 : R)
     for (int j = 0; j < R; j++) {
         if (j >= w.modes.rank) continue;
         store_modes(walk.dg[j], to + ls_cuda_modes_g(j) * h, h, lane);
@@ -396,59 +396,53 @@ static bool too_many(const ls_run *run, const ls_cuda_modes *modes) {
     return true;
 }
 
-template <int R, typename T>
-static void launch_forward(const ls_run *run, const ls_cuda_walk<T> *walk) {
-    const int h = walk->modes.h;
-    const unsigned blocks = ls_cuda_blocks(walk->batch * walk->modes.channels, WARPS);
-    const dim3 threads(WARP, WARPS);
+/* Small kernels for the sizes and ranks in use, with every number in a register, and one for all
+ * others, whose numbers would find no room there: its loops are not unrolled, which takes minutes to
+ * compile. */
+template <template <int, int> class Launch, typename T>
+static void launch_by_size(const ls_run *run, const ls_cuda_walk<T> *walk, int64_t lines) {
+    enum { K_MAX = LS_CUDA_MODES_MAX / WARP, R_MAX = LS_CUDA_MODES_RANK_MAX };
+    const int h = walk->modes.h, rank = walk->modes.rank;
+    const unsigned blocks = ls_cuda_blocks(lines, WARPS);
     cudaStream_t stream = ls_cuda_of(run)->stream;
-    if (h <= WARP)
-        forward_kernel<1, R><<<blocks, threads, 0, stream>>>(*walk);
+    if (h > 4 * WARP || rank > 2)
+        Launch<K_MAX, R_MAX>::go(blocks, stream, walk);
+    else if (rank == 2 && h <= WARP)
+        Launch<1, 2>::go(blocks, stream, walk);
+    else if (rank == 2)
+        Launch<4, 2>::go(blocks, stream, walk);
+    else if (h <= WARP)
+        Launch<1, 1>::go(blocks, stream, walk);
     else if (h <= 2 * WARP)
-        forward_kernel<2, R><<<blocks, threads, 0, stream>>>(*walk);
-    else if (h <= 4 * WARP)
-        forward_kernel<4, R><<<blocks, threads, 0, stream>>>(*walk);
+        Launch<2, 1>::go(blocks, stream, walk);
     else
-        forward_kernel<16, R><<<blocks, threads, 0, stream>>>(*walk);
+        Launch<4, 1>::go(blocks, stream, walk);
 }
+
+template <int K, int R> struct forward_launch {
+    template <typename T>
+    static void go(unsigned blocks, cudaStream_t stream, const ls_cuda_walk<T> *walk) {
+        forward_kernel<K, R><<<blocks, dim3(WARP, WARPS), 0, stream>>>(*walk);
+    }
+};
+template <int K, int R> struct backward_launch {
+    template <typename T>
+    static void go(unsigned blocks, cudaStream_t stream, const ls_cuda_walk<T> *walk) {
+        backward_kernel<K, R><<<blocks, dim3(WARP, WARPS), 0, stream>>>(*walk);
+    }
+};
 
 template <typename T> void ls_cuda_walk_forward(const ls_run *run, const ls_cuda_walk<T> *walk) {
     if (too_many(run, &walk->modes)) return;
-    if (walk->modes.rank <= 1)
-        launch_forward<1>(run, walk);
-    else if (walk->modes.rank == 2)
-        launch_forward<2>(run, walk);
-    else
-        launch_forward<LS_CUDA_MODES_RANK_MAX>(run, walk);
+    launch_by_size<forward_launch>(run, walk, walk->batch * walk->modes.channels);
     ls_cuda_launched(run, "walking along time");
-}
-
-template <int R, typename T>
-static void launch_backward(const ls_run *run, const ls_cuda_walk<T> *walk) {
-    const int h = walk->modes.h;
-    const unsigned blocks = ls_cuda_blocks(walk->groups * walk->modes.channels, WARPS);
-    const dim3 threads(WARP, WARPS);
-    cudaStream_t stream = ls_cuda_of(run)->stream;
-    if (h <= WARP)
-        backward_kernel<1, R><<<blocks, threads, 0, stream>>>(*walk);
-    else if (h <= 2 * WARP)
-        backward_kernel<2, R><<<blocks, threads, 0, stream>>>(*walk);
-    else if (h <= 4 * WARP)
-        backward_kernel<4, R><<<blocks, threads, 0, stream>>>(*walk);
-    else
-        backward_kernel<16, R><<<blocks, threads, 0, stream>>>(*walk);
 }
 
 template <typename T>
 void ls_cuda_walk_backward(const ls_run *run, const ls_cuda_walk<T> *walk, float *dskip_to) {
     const int64_t D = walk->modes.channels;
     if (too_many(run, &walk->modes)) return;
-    if (walk->modes.rank <= 1)
-        launch_backward<1>(run, walk);
-    else if (walk->modes.rank == 2)
-        launch_backward<2>(run, walk);
-    else
-        launch_backward<LS_CUDA_MODES_RANK_MAX>(run, walk);
+    launch_by_size<backward_launch>(run, walk, walk->groups * D);
     ls_cuda_launched(run, "walking back along time");
     if (walk->groups > 1)
         add(run, &walk->modes, walk->dsystems, walk->dsystems + ls_cuda_modes_count(&walk->modes),

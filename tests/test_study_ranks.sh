@@ -1,0 +1,50 @@
+# A study over ranks: jobs go to whoever is free, with the results of one process; a rank that fails
+# ends it with one sentence, and the same command goes on.
+set -eu
+program=$1
+. "$2/tests/scratch.sh"
+. "$2/tests/ranks.sh"
+write_text 200
+cat >study.yaml <<END
+data.corpus: text.txt
+data.tokenizer: byte
+model.width: 16
+model.layers: 1
+train.length: 16
+train.steps: 3
+eval.lengths: 16
+arms.near.mixer.window: 4
+arms.far.model.mixer: attention
+arms.scan.model.mixer: mamba
+END
+results() {
+    sed -e '/"command"/d' -e '/"processors"/d' "$1/results.json" >"$1.txt"
+}
+"$program" study study.yaml out=one threads=1 --quiet >/dev/null
+with_ranks 3 "$program" study study.yaml out=three
+results one
+results three
+cmp -s one.txt three.txt || { diff one.txt three.txt | head -n 5; fail "three ranks have other results"; }
+grep -q "6/6" rank.0.err || fail "rank 0 shows no progress"
+[ ! -s rank.1.err ] && [ ! -s rank.2.out ] || fail "other ranks speak"
+rm -f rank.*
+
+# what is refused is said once
+start_ranks 2 "$program" study study.yaml jobs=4 out=x
+wait_ranks
+[ "$codes" = "2 2" ] || fail "jobs with ranks gave $codes"
+said "2 ranks have one job each"
+with_ranks 2 "$program" study study.yaml check=true out=x
+[ ! -e x ] || fail "check=true made a folder"
+rm -f rank.*
+
+# a rank that is killed
+start_ranks 2 "$program" study study.yaml train.steps=100000 out=cut
+tries=0
+until ls cut/arms/*/seed-1/train.log >/dev/null 2>&1 || [ $tries -gt 500 ]; do sleep 0.02; tries=$((tries + 1)); done
+set -- $rank_processes
+kill -9 "$2"
+wait_ranks
+[ "$codes" = "4 137" ] || fail "a killed rank gave $codes"
+said "rank 1 of 2 is gone"
+exit $((failures > 0))
