@@ -437,6 +437,8 @@ def check_finding(found, arms, protocol):
             best["label"], 100 * high["accuracy"], times(best, high), worst["label"], 100 * low["accuracy"],
             overlap(high, low, "accuracy"), 100 * high["chance"])
     else:
+        # one that never went beyond its trained length loses nothing there
+        trained = [a for a in trained if longest(a, "excess")["length"] > a.get("trained_length", TRAINED)]
         parents = [a for a in trained if any(b["from"] == a["name"] for b in arms)] or trained
         worst = max(parents, key=lambda a: longest(a, "excess")["excess"])
         row = longest(worst, "excess")
@@ -450,8 +452,10 @@ def check_finding(found, arms, protocol):
         least = min(trained, key=lambda a: longest(a, "excess")["excess"])
         if least is not worst:
             best = longest(least, "excess")
-            want += "; %s, as trained, %s%s%s" % (least["label"], "gains " if best["excess"] < 0 else "", nats(best["excess"]),
-                                                 overlap(row, best, "excess"))
+            want += "; %s, as trained, %s%s%s%s" % (
+                least["label"], "gains " if best["excess"] < 0 else "", nats(best["excess"]),
+                times(least, best).replace("at", " at").split(" its")[0] if times(least, best) != times(worst, row) else "",
+                overlap(row, best, "excess"))
         rows = [(r, a) for a in arms for r in a["results"] if r["length"] == 128 and r["protocol"] == protocol and finite(r["ppl"])]
         low, arm = min(rows, key=lambda r: r[0]["ppl"])
         want += ". Lowest perplexity at 128 tokens: %s, " % arm["label"]

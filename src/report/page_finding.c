@@ -33,6 +33,19 @@ typedef struct finding {
     const json_t *arm, *row;
 } finding;
 
+/* How many times its trained length an arm was tested at; 0: that is not known. */
+static double multiple_of(ls_page *page, const json_t *arm, const json_t *row) {
+    const double trained = ls_page_trained(page, arm);
+    return trained > 0 ? ls_member_real(row, "length") / trained : 0;
+}
+
+/* What is lost beyond the trained length is not told by an arm that never went there, as one with
+ * learnt positions. */
+static bool stays_within(ls_page *page, const json_t *arm, const json_t *row, const char *key) {
+    const double multiple = row == NULL ? 0 : multiple_of(page, arm, row);
+    return strcmp(key, "excess") == 0 && multiple > 0 && multiple <= 1;
+}
+
 /* The arm as trained with the largest (sign 1) or the smallest (-1) number. `with_methods`: only one whose
  * weights others test. */
 static finding extreme(ls_page *page, const char *protocol, const char *key, int sign,
@@ -44,6 +57,7 @@ static finding extreme(ls_page *page, const char *protocol, const char *key, int
         for (size_t i = 0; (g == 0) == !with_methods && i < (with_methods ? 1 : count); i++) {
             const json_t *arm = arm_at(page, page->group[i]);
             const json_t *row = longest_row(arm, protocol, key);
+            if (stays_within(page, arm, row, key)) continue;
             if (row != NULL && (best.row == NULL || sign * ls_member_real(row, key) >
                                                         sign * ls_member_real(best.row, key)))
                 best = (finding){arm, row};
@@ -93,12 +107,11 @@ static void put_label(ls_page *page, const json_t *arm) {
 }
 
 static void put_multiple(ls_page *page, const finding *of) {
-    const double trained = ls_page_trained(page, of->arm),
-                 length = ls_member_real(of->row, "length");
+    const double multiple = multiple_of(page, of->arm, of->row);
     char tokens[32];
-    ls_chart_count(length, tokens, sizeof tokens);
-    if (trained > 0)
-        ls_text_printf(page->ctx, page->out, "at %.3gx its trained length", length / trained);
+    ls_chart_count(ls_member_real(of->row, "length"), tokens, sizeof tokens);
+    if (multiple > 0)
+        ls_text_printf(page->ctx, page->out, "at %.3gx its trained length", multiple);
     else
         ls_text_printf(page->ctx, page->out, "at %s tokens", tokens);
 }
@@ -133,6 +146,9 @@ static void put_others(ls_page *page, const char *protocol, const finding *worst
     put_label(page, least.arm);
     ls_text_printf(page->ctx, page->out, excess < 0 ? ", as trained, gains " : ", as trained, ");
     put_nats(page, excess);
+    const double multiple = multiple_of(page, least.arm, least.row);
+    if (fabs(multiple - multiple_of(page, worst->arm, worst->row)) > 1e-9 * multiple)
+        ls_text_printf(page->ctx, page->out, " at %.3gx", multiple);
     ls_text_printf(page->ctx, page->out, "%s", overlap(worst, &least, "excess"));
 }
 
