@@ -114,6 +114,15 @@ refused 'no such arm, nor a folder' "from: $work/nothing"
 refused 'give train.steps to train it on' "from: $golden/gpt2, train.lr: 1e-3"
 refused 'did you mean window' "from: $golden/gpt2, train.steps: 1, extend: windwo"
 refused 'is for training' "from: $golden/gpt2, mixer.heads: 2"
+# each section of an arm is read as what the checkpoint is
+refused 'choose one of shuffled' "from: $golden/gpt2, train.steps: 1, data.loader: nonsense"
+refused 'choose one of f32' "from: $golden/gpt2, train.steps: 1, train.dtype: f17"
+refused 'train.length=-1 is out of range' "from: $golden/gpt2, train.steps: 1, train.length: -1"
+refused 'there is no protocol nonsense' "from: $golden/gpt2, eval.protocol: nonsense"
+refused 'eval.tokens=-1 is out of range' "from: $golden/gpt2, eval.tokens: -1"
+refused 'no task was trained' "from: $golden/gpt2, task.length: 5"
+refused 'there is no suite nothing' "from: $golden/gpt2, suites: [nothing]"
+refused 'there is no key data.nothing' "from: $golden/gpt2, data.nothing: 1"
 
 # ---- how tokens are drawn ----
 generate() {
@@ -144,6 +153,19 @@ generate >/dev/null
 [ $? -eq 2 ] && grep -q 'is no llama' "$work/err" || fail "gpt2 as llama"
 "$program" export "$golden/gpt2" to=gguf out="$work/gpt2.gguf" dtype=q8_0 tokenizer=false >/dev/null ||
     fail "export as GGUF"
+# a tokenizer that came in a GGUF file goes on in one, of whatever kind it is
+"$program" train model.layers=1 model.width=16 mixer.heads=2 model.position=rope model.norm=rms \
+    model.activation=swiglu model.bias=false train.steps=0 train.length=16 out="$work/small" $data \
+    >/dev/null 2>&1 || fail "a run for GGUF"
+"$program" export "$work/small" to=gguf out="$work/own.gguf" >/dev/null || fail "a run as GGUF"
+sed 's/gpt-2/qwen2/' "$work/own.gguf" >"$work/other.gguf" # its words are other ones then
+"$program" export "$work/other.gguf" to=gguf out="$work/again.gguf" >/dev/null || fail "GGUF to GGUF"
+grep -q qwen2 "$work/again.gguf" || fail "another tokenizer was written"
+tokens() {
+    "$program" tokenize "$1" text="Don't stop:  3 cafés, 12" --json
+}
+[ -n "$(tokens "$work/other.gguf")" ] && [ "$(tokens "$work/other.gguf")" = "$(tokens "$work/again.gguf")" ] ||
+    fail "the tokenizer of a GGUF file that was written again"
 "$program" eval "$golden/llama-llama3-sharded" eval.lengths=16 extend.llama3.factor=2 $data \
     >/dev/null 2>"$work/err" || fail "an override"
 grep -q 'extend.llama3.factor=2 takes the place of 8' "$work/err" || fail "an override is not said"

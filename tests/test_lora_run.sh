@@ -57,6 +57,21 @@ python3 -c "import sys; a, b = map(float, sys.argv[1:]); sys.exit(abs(a - b) > 1
 "$program" export base to=peft out=no >/dev/null 2>err.txt && fail "an adapter of a run without one"
 [ -e no ] && fail "something was left"
 
+# the base is found from elsewhere, and where lora.base says; another one is refused by its hash
+(cd run && [ "$own" = "$("$program" eval . eval.lengths=64 eval.tokens=512 data.corpus=../text.txt dtype=f32 --json 2>/dev/null |
+    python3 -c 'import json, sys; print(repr(json.load(sys.stdin)["results"][0]["loss"]))')" ]) || fail "the base is not found from the run's folder"
+mv base moved
+loss run >/dev/null 2>&1 && fail "an adapter without its base"
+grep -q "run is an adapter of base (train.from), which is not there: say where it is with lora.base=PATH" said.txt || fail "$(cat said.txt)"
+[ "$own" = "$(loss run lora.base=moved)" ] || fail "lora.base: $(cat said.txt)"
+"$program" train $common $model model.length=32 train.steps=3 out=base >/dev/null 2>err.txt
+loss run >/dev/null 2>&1 && fail "an adapter on other weights"
+grep -q "was trained on other weights than those of" said.txt || fail "$(cat said.txt)"
+rm -r base
+mv moved base
+loss base lora.base=run >/dev/null 2>&1 && fail "lora.base of a run that is no adapter"
+grep -q "base is not an adapter" said.txt || fail "$(cat said.txt)"
+
 # an adapter on an adapter
 "$program" train $common train.from=run train.lora.rank=1 train.steps=2 out=second >/dev/null 2>err.txt || fail "second: $(cat err.txt)"
 [ -n "$(loss second)" ] || fail "an adapter on an adapter: $(cat said.txt)"

@@ -25,14 +25,14 @@ done
 
 # changed digits: of a page, of its data, of a drawing
 cat >change.py <<'P'
-import os, random, re, shutil, subprocess, sys
+import glob, os, random, re, shutil, subprocess, sys
 program, source = sys.argv[1:]
 draw, name, tried = random.Random(1), "needle", 0
 def fresh():
     shutil.rmtree("copy", ignore_errors=True)
     os.makedirs("copy/docs")
     shutil.copytree(source + "/results/" + name, "copy/" + name)
-    for end in (".md", ".svg"): shutil.copy(source + "/docs/results/" + name + end, "copy/docs")
+    for file in glob.glob(source + "/docs/results/" + name + "*"): shutil.copy(file, "copy/docs")
     for folder, _, files in os.walk("copy"): # the source may be read-only
         for file in files: os.chmod(os.path.join(folder, file), 0o644)
 def code():
@@ -60,6 +60,7 @@ flip(page, digits(r"^\| .*"), 15)           # a table
 flip(page, digits(r"[0-9.,]+(?=<!--)"), 8)  # a sentence
 flip("copy/%s/results.json" % name, digits(r"[0-9.]+"), 15)
 flip("copy/docs/%s.svg" % name, digits(r"[0-9.]+"), 5)
+flip("copy/docs/%s-map-rope.svg" % name, digits(r"[0-9.]+"), 3)
 def refuses(what, code_wanted, old, new):
     global tried
     text = open(page).read()
@@ -73,6 +74,7 @@ refuses("nothing says where 4.75 comes from", 1, "Thirty questions", "Thirty que
 refuses("nothing for `suite needle nobody`", 3, "suite needle alibi -->", "suite needle nobody -->")
 refuses("does not end", 3, "<!-- end -->\n\nThirty", "Thirty")
 refuses("nothing for `ppl slide`", 3, "begin ppl nonoverlap", "begin ppl slide")
+refuses("nothing for `needle-map-rope.svg heat needle nobody`", 3, "heat needle rope", "heat needle nobody")
 refuses("a chart is", 3, "chart needle.svg", "chart ../needle.svg")
 print(tried, "changes noticed")
 P

@@ -135,6 +135,14 @@ void ls_gguf_put_bools(ls_gguf_writer *w, const char *key, const bool *values, s
     for (size_t i = 0; i < count; i++) put_number(w, &w->keys, values[i], 1);
 }
 
+void ls_gguf_put_key(ls_gguf_writer *w, const ls_gguf_key *key) {
+    if (key->kind == LS_GGUF_ARRAY)
+        start_list(w, key->name, key->element, key->count);
+    else
+        start(w, key->name, key->kind);
+    ls_text_append(w->ctx, &w->keys, key->value.at, key->value.left);
+}
+
 /* ---- tensors ---- */
 
 bool ls_gguf_writes(uint32_t type, int64_t width) {

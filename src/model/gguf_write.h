@@ -21,6 +21,8 @@ void ls_gguf_put_f32s(ls_gguf_writer *w, const char *key, const float *values, s
 void ls_gguf_put_i32s(ls_gguf_writer *w, const char *key, const int32_t *values, size_t count);
 void ls_gguf_put_bytes(ls_gguf_writer *w, const char *key, const uint8_t *values, size_t count);
 void ls_gguf_put_bools(ls_gguf_writer *w, const char *key, const bool *values, size_t count);
+/* A key as another file has it. */
+void ls_gguf_put_key(ls_gguf_writer *w, const ls_gguf_key *key);
 
 /* Whether a type can be written (F32, F16, BF16, Q8_0) with rows of this width. */
 bool ls_gguf_writes(uint32_t type, int64_t width);

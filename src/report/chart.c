@@ -17,10 +17,10 @@ enum {
     BOTTOM = 42,
     /* names at the ends of the lines */
     ENDS_MAX = 20,
-    END_RIGHT = 118,
+    END_RIGHT = 140,
     END_GAP = 14,
     END_STEP = 12,
-    END_LETTERS = 17
+    END_LETTERS = 18
 };
 
 void ls_chart_number(double value, char *out, size_t bytes) {
@@ -395,18 +395,43 @@ static const char file_style[] =
     ".c4{color:#946d00}.c5{color:#3d444c}.c6{color:#8a4b3c}.c7{color:#7046c0}\n"
     ".t1{filter:brightness(.6)}.t2{filter:brightness(1.5)}\n";
 
-bool ls_chart_file(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
-    ls_axis x, y;
-    if (!make_axes(chart, &x, &y)) return false;
+static const char heat_style[] =
+    ".h0{fill:#00224e}.h1{fill:#1a386f}.h2{fill:#404c6b}.h3{fill:#5b606e}.h4{fill:#757575}\n"
+    ".h5{fill:#908b79}.h6{fill:#ad9f71}.h7{fill:#cab660}.h8{fill:#e7d04b}.h9{fill:#fee838}\n"
+    ".heat text{fill:#fff;font-size:11.5px}\n"
+    ".h5 text,.h6 text,.h7 text,.h8 text,.h9 text{fill:#000}\n";
+
+static void open_file(ls_ctx *ctx, const char *title, int width, int height, const char *more,
+                      ls_text *out) {
     ls_text_printf(ctx, out,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"%d\" "
                    "height=\"%d\" viewBox=\"0 0 %d %d\">\n<title>",
-                   3 * FILE_WIDTH / 2, 3 * HEIGHT / 2, FILE_WIDTH, HEIGHT);
-    ls_html(ctx, chart->title, out);
-    ls_text_printf(ctx, out, "</title>\n<style>\n%s</style>\n", file_style);
-    ls_text_printf(ctx, out, "<rect width=\"%d\" height=\"%d\" fill=\"var(--bg)\"/>\n", FILE_WIDTH,
-                   HEIGHT);
+                   3 * width / 2, 3 * height / 2, width, height);
+    ls_html(ctx, title, out);
+    ls_text_printf(ctx, out, "</title>\n<style>\n%s%s</style>\n", file_style, more);
+    ls_text_printf(ctx, out, "<rect width=\"%d\" height=\"%d\" fill=\"var(--bg)\"/>\n", width,
+                   height);
+}
+
+bool ls_chart_file(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
+    ls_axis x, y;
+    if (!make_axes(chart, &x, &y)) return false;
+    open_file(ctx, chart->title, FILE_WIDTH, HEIGHT, "", out);
     draw_lines(ctx, chart, &x, &y, out);
+    return true;
+}
+
+bool ls_chart_heat_file(ls_ctx *ctx, const char *title, const char *figure, ls_text *out) {
+    int width, height;
+    const char *drawing = strstr(figure, "<svg class=\"chart\" viewBox=\"0 0 ");
+    const char *begin = drawing == NULL ? NULL : strchr(drawing, '\n');
+    const char *end = begin == NULL ? NULL : strstr(begin, "</svg>");
+    if (end == NULL ||
+        sscanf(drawing, "<svg class=\"chart\" viewBox=\"0 0 %d %d", &width, &height) != 2)
+        return false;
+    open_file(ctx, title, width, height, heat_style, out);
+    ls_text_append(ctx, out, begin + 1, (size_t)(end - begin - 1));
+    ls_text_printf(ctx, out, "</svg>\n");
     return true;
 }
 

@@ -94,11 +94,30 @@ static bool draw(ls_page *page, const picture *what, const char *of, const char 
     return drawn;
 }
 
+/* The heat map of one arm, by length and depth. */
+static bool draw_heat(const ls_page *page, const char *of, const char *name, char *title,
+                      size_t bytes, ls_text *out) {
+    const json_t *arm = ls_paper_arm(page, name), *suite = ls_page_suite(arm, of);
+    ls_text figure = {0};
+    if (suite == NULL) return false;
+    json_t *shown = json_copy((json_t *)suite);
+    json_object_set(shown, "trained_length", json_object_get(arm, "trained_length"));
+    snprintf(title, bytes, "%.100s by length and depth: %.100s", of, ls_member_text(arm, "label"));
+    const ls_suite_view view = {.ctx = page->ctx, .results = shown, .title = title};
+    if (ls_suite_is_grid(&view)) ls_suite_heat(&view, &figure);
+    const bool drawn = figure.length > 0 && ls_chart_heat_file(page->ctx, title, figure.bytes, out);
+    out->failed |= figure.failed || shown == NULL;
+    ls_text_clear(page->ctx, &figure);
+    json_decref(shown);
+    return drawn;
+}
+
 bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes, ls_text *out) {
     char measure[64] = "", of[128] = "";
     int used = 0;
     bool drawn = false;
     if (sscanf(words, "%63s %127s %n", measure, of, &used) < 2) return false;
+    if (strcmp(measure, "heat") == 0) return draw_heat(page, of, words + used, title, bytes, out);
     page->styles = ls_new(page->ctx, page->count + 1, sizeof *page->styles);
     page->out = out;
     if (page->styles == NULL || !ls_page_find_groups(page) || !ls_page_choose_styles(page))

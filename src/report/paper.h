@@ -35,12 +35,14 @@ void ls_paper_all(ls_paper *paper);
 /* The table of "PROTOCOL LENGTH ARM ARM ARM ..."; false: there is none. */
 bool ls_paper_tau_table(ls_paper *paper, const char *words);
 
-/* A chart by its words, "ppl PROTOCOL [ARM ...]" or "suite NAME [ARM ...]", as an SVG file, and
- * its title. False: there is none. */
+/* A chart by its words, "ppl PROTOCOL [ARM ...]", "suite NAME [ARM ...]" or "heat NAME ARM", as an
+ * SVG file, and its title. False: there is none. */
 bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes, ls_text *out);
 
 const json_t *ls_paper_arm(const ls_page *page, const char *name); /* NULL: there is none */
-/* A number that the results hold, by its words (docs/studies.md): "excess ARM PROTOCOL LENGTH",
+/* A seed's own number of a list of {"seed", KEY}; seed 0: the mean over seeds. */
+double ls_paper_of_seed(const json_t *row, const char *list, const char *key, double seed);
+/* A number that the results hold, by its words (docs/studies.md): "excess ARM PROTOCOL LENGTH [seed N]",
  * "suite NAME ARM [LENGTH]", "tau ...", "resolution ARM LENGTH", "parameters ARM". In the units of
  * the tables. NAN: there is none. */
 double ls_paper_lookup(const ls_page *page, const char *words);

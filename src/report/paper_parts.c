@@ -414,8 +414,13 @@ double ls_paper_lookup(const ls_page *page, const char *words) {
     if (strncmp(kind, "band-", 5) == 0) half = 5;
     const measure *m = measure_named(kind + half);
     if (m != NULL) {
-        if (sscanf(words, "%*s %127s %127s %lf %1s", a, b, &length, rest) != 3) return NAN;
+        double seed = 0;
+        const int found =
+            sscanf(words, "%*s %127s %127s %lf seed %lf %1s", a, b, &length, &seed, rest);
         const json_t *row = ls_page_row(ls_paper_arm(page, a), "results", b, length);
+        if (found == 4)
+            return half > 0 ? NAN : m->scale * ls_paper_of_seed(row, "seeds", m->key, seed);
+        if (sscanf(words, "%*s %*s %*s %*f %1s", rest) == 1 || found != 3) return NAN;
         return half > 0 ? half_of(m, row) : value_of(m, row);
     }
     if (strcmp(kind, "suite") == 0) {

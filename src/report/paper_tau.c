@@ -30,8 +30,7 @@ static bool read_question(const ls_page *page, const char *words, question *q) {
     return q->count > 2;
 }
 
-/* A seed's own number of a list of {"seed", KEY}; seed 0: the mean over seeds. */
-static double of_seed(const json_t *row, const char *list, const char *key, double seed) {
+double ls_paper_of_seed(const json_t *row, const char *list, const char *key, double seed) {
     const json_t *seeds = json_object_get(row, list);
     if (seed == 0) return ls_member_real(row, key);
     for (size_t i = 0; i < json_array_size(seeds); i++)
@@ -45,7 +44,7 @@ static double score_of(const json_t *suite, const char *task, double seed) {
     const json_t *cells = json_object_get(suite, "cells");
     double sum = 0;
     size_t count = 0;
-    if (task[0] == '\0') return of_seed(suite, "by_seed", "score", seed);
+    if (task[0] == '\0') return ls_paper_of_seed(suite, "by_seed", "score", seed);
     for (size_t i = 0; i < json_array_size(cells); i++) {
         const json_t *cell = json_array_get(cells, i);
         if (strcmp(ls_member_text(cell, "task"), task) != 0) continue;
@@ -75,7 +74,7 @@ static double tau_of(const question *q, const char *name, const char *task, doub
     *count = 0;
     for (size_t a = 0; a < q->count; a++) {
         const json_t *row = ls_page_row(q->arm[a], "results", q->protocol, q->length);
-        x[*count] = of_seed(row, "seeds", "loss", seed);
+        x[*count] = ls_paper_of_seed(row, "seeds", "loss", seed);
         y[*count] = score_of(ls_page_suite(q->arm[a], name), task, seed);
         *count += isfinite(x[*count]) && isfinite(y[*count]);
     }

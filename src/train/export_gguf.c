@@ -118,8 +118,20 @@ static ls_status put_tokens(const ls_trained *trained, const json_t *tokenizer,
     return status;
 }
 
+/* What came in such a file goes on as it was, of whatever kind it is. */
+static void put_as_it_was(const ls_gguf *from, ls_gguf_writer *writer) {
+    static const char section[] = "tokenizer.";
+    for (size_t i = 0; i < from->key_count; i++)
+        if (strncmp(from->keys[i].name, section, strlen(section)) == 0)
+            ls_gguf_put_key(writer, &from->keys[i]);
+}
+
 static ls_status put_tokenizer(const ls_trained *trained, ls_gguf_writer *writer) {
     ls_ctx *ctx = trained->ctx;
+    if (trained->family.ggufs > 0) {
+        put_as_it_was(&trained->family.gguf[0], writer);
+        return LS_OK;
+    }
     ls_text text = {0};
     json_t *json = NULL;
     ls_status status = ls_tokenizer_json(ctx, trained->tokenizer, &text);

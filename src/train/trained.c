@@ -189,6 +189,16 @@ static ls_status refuse_training_only(ls_ctx *ctx, const ls_settings *asked) {
     return LS_OK;
 }
 
+/* lora.base: where the base of an adapter lies now. */
+static ls_status take_base(ls_trained *trained, ls_setting *setting) {
+    if (!trained->adapter)
+        return LS_FAIL(trained->ctx, LS_EUSE,
+                       "lora.base=%s: %s is not an adapter, it has all of its weights",
+                       setting->value, trained->folder);
+    setting->used = true;
+    return ls_settings_put(trained->ctx, &trained->settings, "train.from", setting->value);
+}
+
 /* Takes the settings that may differ from those of the training: extensions, and some options of
  * the mixers. */
 static ls_status take_differing(ls_trained *trained, const ls_model_config *as_trained,
@@ -197,6 +207,7 @@ static ls_status take_differing(ls_trained *trained, const ls_model_config *as_t
     if (overrides != NULL) LS_TRY(ls_trained_extend(trained, overrides));
     for (size_t i = 0; overrides != NULL && i < overrides->count; i++) {
         ls_setting *setting = &overrides->items[i];
+        if (strcmp(setting->key, "lora.base") == 0) LS_TRY(take_base(trained, setting));
         for (int j = 0; j < as_trained->mixers; j++) {
             const char *name = as_trained->mixer[j].name;
             const char *option =
@@ -276,12 +287,36 @@ static ls_status open_all(ls_trained *trained, const ls_dtype *type) {
     return open_tokenizer(trained);
 }
 
+/* Where an adapter's base lies: as the path was given, or from a folder above the run's. Its hash is
+ * compared, so that no other one is taken for it. */
+static ls_status find_base(const ls_trained *trained, const char *given, char *out) {
+    enum { ABOVE_MAX = 8 };
+    ls_ctx *ctx = trained->ctx;
+    char above[LS_TRAINED_PATH];
+    if (ls_path_exists(given)) {
+        snprintf(out, LS_TRAINED_PATH, "%s", given);
+        return LS_OK;
+    }
+    LS_TRY(join(ctx, above, trained->folder, ".."));
+    for (int i = 0; given[0] != '/' && i < ABOVE_MAX; i++) {
+        LS_TRY(join(ctx, out, above, given));
+        if (ls_path_exists(out)) return LS_OK;
+        LS_TRY(join(ctx, out, above, ".."));
+        memcpy(above, out, sizeof above);
+    }
+    return LS_FAIL(ctx, LS_EINPUT,
+                   "%s is an adapter of %s (train.from), which is not there: say where it is with "
+                   "lora.base=PATH, or put it back",
+                   trained->folder, given);
+}
+
 /* An adapter's base, and the adapter in it. */
 static ls_status load_adapted(const ls_trained *trained, ls_model *model) {
     enum { DEPTH_MAX = 16 };
     ls_ctx *ctx = trained->ctx;
     ls_train_settings train;
     ls_trained base;
+    char path[LS_TRAINED_PATH];
     LS_TRY(read_training(trained, &train));
     const ls_adapter adapter = ls_train_adapter(&train);
     if (adapter.rank == 0)
@@ -290,12 +325,8 @@ static ls_status load_adapted(const ls_trained *trained, ls_model *model) {
     if (trained->depth == DEPTH_MAX)
         return LS_FAIL(ctx, LS_EINPUT, "%s: more than %d adapters stand on each other",
                        trained->folder, DEPTH_MAX);
-    if (!ls_path_exists(adapter.base))
-        return LS_FAIL(ctx, LS_EINPUT,
-                       "%s is an adapter of %s (train.from), which is not there: begin where it "
-                       "was trained, or put the weights back",
-                       trained->folder, adapter.base);
-    ls_status status = ls_trained_find(ctx, adapter.base, &base);
+    LS_TRY(find_base(trained, adapter.base, path));
+    ls_status status = ls_trained_find(ctx, path, &base);
     base.depth = trained->depth + 1;
     if (status == LS_OK) status = ls_trained_load(&base, model, NULL);
     ls_trained_clear(&base);

@@ -29,8 +29,8 @@ typedef struct ls_trained {
  * public one. Fills folder, weights and step of *out and reads the settings; clear *out in any
  * case. */
 ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out);
-/* The same, then opens everything. From `overrides` (or NULL) come extend, extend.* and those
- * options of mixers that may differ at test (ls_mixer_type.at_test): marked as used. `type` NULL:
+/* The same, then opens everything. From `overrides` (or NULL) come extend, extend.*, lora.base and
+ * those options of mixers that may differ at test (ls_mixer_type.at_test): marked as used. `type` NULL:
  * as trained. */
 ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *overrides,
                           const ls_dtype *type, ls_trained *out);

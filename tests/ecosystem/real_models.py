@@ -1,6 +1,7 @@
 """Real models from packages: ids and losses beside llama.cpp on the same file, and losses beside a
 reference with the same weights: transformers in f32, or where it is not installed our own f64 of the
-exported folder. A table by document and length: the mean loss of its first 256 to 8,192 tokens.
+exported folder; and llama.cpp with those weights in F32. A table by document and length: the mean
+loss of its first 256 to 8,192 tokens.
 
 LONGSHOT_MODELS names the folder of the models. LONGSHOT_DOCUMENTS names a folder with text files of
 40 kB and more, the first eight of which are read; without it they are made from the system's manual
@@ -10,6 +11,7 @@ reference too, LONGSHOT_CASES which models are tried (smollm2,gemma3). LONGSHOT_
 import concurrent.futures
 import ctypes
 import importlib.util
+import math
 import os
 import pathlib
 import shutil
@@ -31,9 +33,11 @@ REFERENCES = int(os.environ.get("LONGSHOT_REFERENCES", 8))
 THREADS = int(os.environ.get("LONGSHOT_THREADS", 0))
 CHUNK = 512
 # name: bound on the mean over documents beside llama.cpp, whose products round activations to 8 bits
-# (a single document of 256 tokens may be further off), and on the mean of each document's absolute
-# differences beside the reference
-CASES = {"smollm2": (2e-2, 1e-4), "gemma3": (2e-2, 1e-4)}
+# (a single document of 256 tokens may be further off; Gemma's by 0.06: it is told, not judged); on a
+# document's mean beside llama.cpp with the same weights in an F32 file, where it rounds no more than
+# its cache of keys and values to 16 bits; on the mean of each document's absolute differences beside
+# the reference
+CASES = {"smollm2": (2e-2, 1e-3, 1e-4), "gemma3": (math.inf, 1e-3, 1e-4)}
 DOCUMENTS = ["perlfunc", "perlop", "perlre", "perlvar", "perlguts", "perlapi", "perlunicode", "perldebguts"]
 POD = pathlib.Path("/usr/share/perl")
 
@@ -154,20 +158,27 @@ class Reference:
         return np.concatenate(losses)
 
 
+def in_f32(gguf, path):
+    path.unlink(missing_ok=True)
+    check.longshot("export", str(gguf), "to=gguf", "dtype=f32", f"out={path}")
+    return path
+
+
 def one(name, bounds):
-    beside_llama, beside_reference = bounds
+    beside_llama, beside_llama_f32, beside_reference = bounds
     (gguf,) = (MODELS / name).glob("*.gguf")
     ours, theirs = longshot.open(gguf, dtype="f32", threads=THREADS), LlamaCpp(gguf)
     reference = Reference(gguf, pathlib.Path(check.work, f"{name}.hf")) if REFERENCES > 0 else None
-    same, apart_most, less = True, 0.0, {}
+    unrounded = LlamaCpp(in_f32(gguf, pathlib.Path(check.work, f"{name}.gguf"))) if reference else None
+    same, apart_most, less_f32, less = True, 0.0, 0.0, {}
     print(f"{name:9}{'document':13}{'tokens':>6}{'ours':>10}{'llama.cpp':>10}{'less':>10}"
-          + (f"   beside {reference.name}: mean, largest of a token" if reference else ""), flush=True)
+          + (f"   F32: less; {reference.name}: mean, largest of a token" if reference else ""), flush=True)
     for number, (title, text) in enumerate(documents()):
         ids = theirs.encode(text)
         same &= list(ids) == list(ours.tokenize(text))
         ids = ids[:TOKENS]
         a, b = np.asarray(ours.loss(ids), np.float64), theirs.loss(ids)
-        c = reference.loss(ids) if number < REFERENCES else None
+        c, d = (reference.loss(ids), unrounded.loss(ids)) if number < REFERENCES else (None, None)
         for length in (256 << k for k in range(32) if 256 << k <= len(ids)):
             mean = a[:length].mean(), b[:length].mean()
             less.setdefault(length, []).append(mean[0] - mean[1])
@@ -175,7 +186,8 @@ def one(name, bounds):
             if c is not None:
                 apart = np.abs(a[:length] - c[:length])
                 apart_most = max(apart_most, apart.mean())
-                line += f"   {apart.mean():.1e} {apart.max():.1e}"
+                less_f32 = max(less_f32, abs(mean[0] - d[:length].mean()))
+                line += f"   {mean[0] - d[:length].mean():+.5f}   {apart.mean():.1e} {apart.max():.1e}"
             print(line, flush=True)
     check.report(f"{name}: ids", same, "as llama.cpp's, 8 documents")
     for length, all_of in less.items():
@@ -183,6 +195,8 @@ def one(name, bounds):
                      f"{np.mean(all_of):+.5f} nats per token over {len(all_of)} documents "
                      f"(bound {beside_llama:g}), a document at most {np.abs(all_of).max():.5f}")
     if reference is not None:
+        check.report(f"{name}: beside llama.cpp with F32 weights", less_f32 <= beside_llama_f32,
+                     f"a document at most {less_f32:.1e} nats per token (bound {beside_llama_f32:g})")
         check.report(f"{name}: beside {reference.name}", apart_most <= beside_reference,
                      f"{apart_most:.1e} nats per token in the mean of a document's absolute differences, "
                      f"at most (bound {beside_reference:g})")
