@@ -153,6 +153,10 @@ fi
 "$program" train model.width=128 train.batch=8 train.shards=8 data.corpus=text.txt check=true >said
 awk '/at one time/ { last = $(NF - 4) } /^on [248] ranks/ { n++; if (!($6 < last)) exit 1; last = $6 } END { if (n != 3) exit 1 }' said ||
     { cat said; fail "memory per rank"; }
+# and what it sends is that of halving and doubling: 8 P (1 - 1/R) bytes and some sums, where parts of the weights are
+# cut at whole pieces and so not all of one size
+awk 'NR == 1 { p = $1 } /^on [248] ranks/ { n++; want = 8e-6 * p * (1 - 1 / $2); if ($9 < 0.98 * want || $9 > 1.02 * want) exit 1 }
+    END { if (n != 3) exit 1 }' said || { cat said; fail "bytes per rank"; }
 
 # a killed rank, and the same command once more
 long="$small train.steps=150 train.checkpoint_every=10 train.log_every=5"

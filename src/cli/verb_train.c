@@ -60,8 +60,9 @@ static json_t *cost_json(const ls_training_forecast *said) {
                             (json_int_t)cost->tokens, "bytes", (json_int_t)cost->bytes);
     json_t *list = said->counts > 0 ? json_array() : NULL;
     for (int i = 0; i < said->counts; i++)
-        json_array_append_new(
-            list, json_pack("{s:i, s:I}", "ranks", 2 << i, "bytes", (json_int_t)said->bytes[i]));
+        json_array_append_new(list, json_pack("{s:i, s:I, s:I}", "ranks", 2 << i, "bytes",
+                                              (json_int_t)said->bytes[i], "sent",
+                                              (json_int_t)said->sent[i]));
     if (list != NULL) json_object_set_new(all, "ranks", list);
     return all;
 }
@@ -80,8 +81,9 @@ static ls_status check(ls_cli *cli, const ls_training_request *request) {
                    1e-6 * (double)said.alone.bytes,
                    cli->ctx.device == NULL ? "" : ", on the device and beside it");
     for (int i = 0; i < said.counts; i++)
-        ls_text_printf(&cli->ctx, &text, "on %d ranks at most %.1f MB each\n", 2 << i,
-                       1e-6 * (double)said.bytes[i]);
+        ls_text_printf(&cli->ctx, &text,
+                       "on %d ranks at most %.1f MB each, %.3g MB sent in a step\n", 2 << i,
+                       1e-6 * (double)said.bytes[i], 1e-6 * (double)said.sent[i]);
     return ls_cli_print_text(cli, &text);
 }
 

@@ -83,7 +83,7 @@ ls_status ls_leaves_total(ls_ctx *ctx, ls_leaves *leaves, unsigned mark, ls_leaf
     const int64_t each = 2 * leaves->own + 1, size = leaves->count / leaves->own;
     const int rank = leaves->ranks == NULL ? 0 : leaves->ranks->rank;
     leaves->table[rank * each + 2 * leaves->own] = (double)mark;
-    if (leaves->ranks != NULL && !ctx->rehearsal)
+    if (leaves->ranks != NULL)
         LS_TRY(ls_ranks_share(ctx, leaves->ranks, leaves->table, (size_t)each * sizeof(double)));
     *marks = 0;
     for (int64_t r = 0; r < size; r++) {

@@ -63,6 +63,8 @@ static ls_status stage(ls_ctx *ctx, const ls_optimizer *o, const void *from, siz
 static ls_status swap_spans(ls_ctx *ctx, const ls_optimizer *o, int with, span give, span take,
                             bool adds) {
     const ls_dtype type = o->store->master_type;
+    if (ctx->rehearsal) /* counts what would go */
+        return ls_ranks_exchange(ctx, o->ranks, with, NULL, give.bytes, NULL, take.bytes);
     for (size_t done = 0; done < give.bytes || done < take.bytes; done += CHUNK) {
         const size_t out = chunk_of(give.bytes, done), in = chunk_of(take.bytes, done);
         const bool straight = !adds && ctx->device == NULL;
@@ -96,7 +98,7 @@ static int rounds_of(const ls_ranks *ranks) {
 }
 
 ls_status ls_optimizer_reduce(ls_ctx *ctx, ls_optimizer *o) {
-    if (o->ranks == NULL || ctx->rehearsal) return LS_OK;
+    if (o->ranks == NULL) return LS_OK;
     const int rank = o->ranks->rank;
     for (int k = 0; k < rounds_of(o->ranks); k++) {
         const int with = rank ^ (1 << k);
@@ -107,20 +109,21 @@ ls_status ls_optimizer_reduce(ls_ctx *ctx, ls_optimizer *o) {
 }
 
 ls_status ls__optimizer_share_weights(ls_ctx *ctx, ls_optimizer *o) {
-    if (o->ranks == NULL || ctx->rehearsal) return LS_OK;
+    if (o->ranks == NULL) return LS_OK;
     const int rank = o->ranks->rank;
     for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
         const int with = rank ^ (1 << k);
         LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->master, rank, k + 1),
                           span_of(o, o->store->master, with, k + 1), false));
     }
+    if (ctx->rehearsal) return LS_OK;
     ls_parameters_round(o->store);
     ls_parameters_clear_gradient(o->store);
     return LS_OK;
 }
 
 ls_status ls__optimizer_share_sums(ls_ctx *ctx, const ls_optimizer *o) {
-    if (o->ranks == NULL || ctx->rehearsal) return LS_OK;
+    if (o->ranks == NULL) return LS_OK;
     const int rank = o->ranks->rank;
     for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
         const int with = rank ^ (1 << k);

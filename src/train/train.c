@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "train/checkpoint.h"
 #include "train/growth.h"
+#include "train/optimizer_ranks.h"
 #include "train/train_loop.h"
 
 /* Whether the validation loss has not fallen for so long that training ends. */
@@ -208,10 +209,12 @@ static ls_status take_memory(ls_loop *l) {
     return ls__loop_make_batches(l);
 }
 
-/* One batch as far as memory goes: nothing is computed and nothing is written. */
+/* One step as far as memory and traffic go: nothing is computed and nothing is written. */
 static ls_status rehearse(ls_loop *l) {
     LS_TRY(take_memory(l));
-    return ls__loop_compute(l, &l->loss);
+    LS_TRY(ls__loop_compute(l, &l->loss));
+    LS_TRY(ls__optimizer_share_sums(l->ctx, l->optimizer));
+    return ls__optimizer_share_weights(l->ctx, l->optimizer);
 }
 
 /* Some steps as they would be done, for less than a second where they are short: the time of the

@@ -557,6 +557,7 @@ ls_status ls_training_foresee(ls_ctx *ctx, const ls_training_request *request,
         ls_training_cost cost;
         ranks = ls_ranks_imagined(0, size);
         LS_TRY(ls_training_rehearse(ctx, &same, &cost));
+        out->sent[out->counts] = ranks.bytes;
         out->bytes[out->counts++] = cost.bytes;
     }
     return LS_OK;

@@ -75,11 +75,12 @@ ls_status ls_training_rehearse(ls_ctx *ctx, const ls_training_request *request,
 
 /* The same of one process, and what each of 2, 4, ... ranks would take where the batch has leaves
  * for them. */
-enum { LS_RANKS_SAID = 6 };
+enum { LS_RANKS_SAID = 10 };
 typedef struct ls_training_forecast {
     ls_training_cost alone;
     int counts; /* of ranks that were tried: 2, 4, ... */
     size_t bytes[LS_RANKS_SAID];
+    uint64_t sent[LS_RANKS_SAID]; /* by rank 0 in a step */
 } ls_training_forecast;
 ls_status ls_training_foresee(ls_ctx *ctx, const ls_training_request *request,
                               ls_training_forecast *out);
