@@ -61,6 +61,7 @@ for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md;
         case $key in
             key|extend|extend.*) continue;;
             task.*.*) key=task.${key##*.};; # of one task among several
+            mixer.*.*) key=mixer.${key##*.};; # of the mixer with that label
         esac
         grep -q "^| \`$key\` |" "$source/docs/options.md" || { echo "$page: there is no key $key"; exit 1; }
     done <"$work/keys"
