@@ -105,7 +105,7 @@ static ls_status receive_state(ls_loop *l, int from, ls_state *state) {
         return LS_FAIL(l->ctx, LS_ERANK, "rank %d sends a state of %llu bytes, more than any has",
                        from, (unsigned long long)length);
     LS_TRY(ls_ranks_exchange(l->ctx, l->ranks, from, NULL, 0, c->packet, (size_t)length));
-    return ls_state_load(l->ctx, state, c->packet, (size_t)length);
+    return ls_state_load_rows(l->ctx, state, c->packet, (size_t)length);
 }
 
 /* ---- parts ---- */

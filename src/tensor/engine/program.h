@@ -432,9 +432,10 @@ ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out);
 typedef ls_status (*ls_state_sink)(void *user, const void *bytes, size_t length);
 ls_status ls_state_put(ls_ctx *ctx, const ls_state *state, ls_state_sink put, void *user);
 size_t ls_state_length(const ls_state *state);
-/* The same with the rows alone that caches hold now, for another rank; ls_state_load reads both. */
+ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length);
+/* The same with the rows alone that caches hold now, for another rank. */
 ls_status ls_state_put_rows(ls_ctx *ctx, const ls_state *state, ls_state_sink put, void *user);
 size_t ls_state_rows_length(const ls_state *state);
-ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length);
+ls_status ls_state_load_rows(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length);
 
 #endif

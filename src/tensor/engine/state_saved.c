@@ -220,18 +220,15 @@ static ls_status load_port(ls_ctx *ctx, ls_state *state, struct ls_state_port *p
     return LS_OK;
 }
 
-ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length) {
+static ls_status load(ls_ctx *ctx, ls_state *state, bool rows, const void *bytes, size_t length) {
     int64_t head[3];
     /* checked whole before anything is changed */
     for (int pass = 0; pass < 2; pass++) {
         ls_reader reader = {bytes, length};
         const uint8_t *magic;
         if (!ls_reader_take(&reader, MAGIC_BYTES, &magic) ||
-            (memcmp(magic, magics[0], MAGIC_BYTES) != 0 &&
-             memcmp(magic, magics[1], MAGIC_BYTES) != 0) ||
-            !take_numbers(&reader, head, 3))
+            memcmp(magic, magics[rows], MAGIC_BYTES) != 0 || !take_numbers(&reader, head, 3))
             return LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved state");
-        const bool rows = memcmp(magic, magics[1], MAGIC_BYTES) == 0;
         const int64_t end = state->begins == NULL ? state->capacity : INT32_MAX;
         if (head[0] != (int64_t)state->ports || head[1] != state->batch || head[2] < 0 ||
             head[2] > end || head[2] % state->unit != 0)
@@ -246,4 +243,12 @@ ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t 
     state->position = head[2];
     state->oldest = ls__state_oldest(state);
     return LS_OK;
+}
+
+ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length) {
+    return load(ctx, state, false, bytes, length);
+}
+
+ls_status ls_state_load_rows(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length) {
+    return load(ctx, state, true, bytes, length);
 }
