@@ -164,16 +164,20 @@ static bool begins_fit(const ls_state *state, const uint8_t *content, int64_t po
     return true;
 }
 
-/* Whether a port may have this extent at a position: its rows fit, end where the sequence is, and
- * none that a later query may see is missing. Kernels rely on all three. */
+/* Whether a port's buffer has room for the rows of an extent, which bounds every size made of it. */
+static bool has_room(const struct ls_state_port *port, ls_extent extent) {
+    return extent.first >= 0 && extent.count >= 0 &&
+           (port->rows == 0 || extent.count <= port->rows);
+}
+
+/* Whether a port may have this extent, for which it has room, at a position: its rows end where the
+ * sequence is, and none that a later query may see is missing. Kernels rely on both. */
 static bool extent_fits(const struct ls_state_port *port, ls_extent extent, int64_t position,
                         int64_t oldest) {
     if (port->kind == LS_PORT_VALUE || port->kind == LS_PORT_BEGINS)
         return extent.first == 0 && extent.count == 0;
     const int64_t due = ls_rows_due(port->rule, position);
-    if (extent.first < 0 || extent.count < 0) return false;
     if (port->rows == 0) return extent.first <= due && extent.count <= due - extent.first;
-    if (extent.count > port->rows) return false;
     if (port->rule.every == 0)
         return extent.first == 0 && extent.count == (position > 0 ? port->rows : 0);
     if (port->kind == LS_PORT_FIRST)
@@ -203,11 +207,9 @@ static ls_status load_port(ls_ctx *ctx, ls_state *state, struct ls_state_port *p
                            bool move) {
     const uint8_t *content;
     int64_t about[4] = {0};
-    const bool there = take_numbers(reader, about, 4) && (uint64_t)about[0] == port->identity &&
-                       about[2] >= 0 && about[3] >= 0 &&
-                       (!has_rows(port) || about[3] <= port->rows);
+    const bool there = take_numbers(reader, about, 4) && (uint64_t)about[0] == port->identity;
     const ls_extent extent = {about[2], about[3]};
-    if (!there || (uint64_t)about[1] != content_bytes(port, extent, rows) ||
+    if (!there || !has_room(port, extent) || (uint64_t)about[1] != content_bytes(port, extent, rows) ||
         !ls_reader_take(reader, (size_t)about[1], &content) ||
         (port->kind == LS_PORT_BEGINS && !begins_fit(state, content, position, oldest)) ||
         !extent_fits(port, extent, position, *oldest))
