@@ -105,7 +105,7 @@ static int64_t common_start(const ls_suite_item *item) {
             if (n + 1 >= all[c].count || all[c].at[n] != all[0].at[n]) return n;
 }
 
-/* How many of the tokens of a candidate's rest go through the model at once and whole: only those are
+/* How many tokens of a candidate's rest are fed, where they go at once and whole: only those are
  * tried beside others. 0: it is fed in pieces. */
 static int64_t tried_length(const ls_scorer *s, const ls_stream *stream, ls_tokens rest) {
     const int64_t length = rest.count - 1;
