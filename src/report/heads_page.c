@@ -200,8 +200,16 @@ static void model_table(const ls_suite_view *view, ls_text *out) {
     ls_table_close(view->ctx, out);
 }
 
+static void text_cell(ls_ctx *ctx, const char *text, ls_text *out) {
+    ls_text_printf(ctx, out, "<td data-value=\"");
+    ls_html(ctx, text, out);
+    ls_text_printf(ctx, out, "\">");
+    ls_html(ctx, text, out);
+    ls_text_printf(ctx, out, "</td>");
+}
+
 static void changes_table(const ls_suite_view *view, ls_text *out) {
-    static const char *const names[] = {"head", "length", "from", "to", "score"};
+    static const char *const names[] = {"head", "score", "length", "from", "to"};
     const json_t *list = json_object_get(view->results, "changes");
     if (json_array_size(list) == 0) return;
     ls_text_printf(view->ctx, out,
@@ -216,18 +224,15 @@ static void changes_table(const ls_suite_view *view, ls_text *out) {
         snprintf(text, sizeof text, "layer %.0f, head %.0f", ls_member_real(row, "layer"),
                  ls_member_real(row, "head"));
         ls_table_row(view->ctx, text, out);
+        words_of(ls_member_text(row, "metric"), text, sizeof text);
+        text_cell(view->ctx, text, out);
         ls_chart_count(ls_member_real(row, "length"), text, sizeof text);
         ls_table_cell(view->ctx, ls_member_real(row, "length"), text, out);
-        for (size_t i = 2; i < 4; i++) {
+        for (size_t i = 3; i < 5; i++) {
             snprintf(text, sizeof text, "%.3f", ls_member_real(row, names[i]));
             ls_table_cell(view->ctx, ls_member_real(row, names[i]), text, out);
         }
-        words_of(ls_member_text(row, "metric"), text, sizeof text);
-        ls_text_printf(view->ctx, out, "<td data-value=\"");
-        ls_html(view->ctx, text, out);
-        ls_text_printf(view->ctx, out, "\">");
-        ls_html(view->ctx, text, out);
-        ls_text_printf(view->ctx, out, "</td></tr>\n");
+        ls_text_printf(view->ctx, out, "</tr>\n");
     }
     ls_table_close(view->ctx, out);
 }
