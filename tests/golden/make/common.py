@@ -4,8 +4,9 @@
     python3 DRIVER.py --check PUBLIC FOLDER [CASE ...]  runs the public code on the weights and inputs of
                                                         FOLDER/CASE.safetensors and compares with the file
 
-PUBLIC is a folder of checkouts named as their repositories (PUBLIC/safari, PUBLIC/mamba, ...). A file
-`.commit` in a checkout names its commit where there is no git.
+PUBLIC is a folder of checkouts named as their repositories (PUBLIC/safari, PUBLIC/mamba, ...), or with
+their owners where two share a name (PUBLIC/sunyt32/torchscale). A file `.commit` in a checkout names its
+commit where there is no git.
 """
 import importlib.util
 import json
@@ -32,8 +33,17 @@ def public(name):
     return path
 
 
+def library():
+    """The checkout of huggingface/transformers, in place of a package that may be installed."""
+    sys.path.insert(0, os.path.join(public("transformers"), "src"))
+    import transformers
+    return transformers
+
+
 def commit(name):
     path = os.path.join(PUBLIC, name)
+    if not os.path.isdir(path):
+        path = os.path.join(PUBLIC, name.split("/")[-1])
     if os.path.exists(os.path.join(path, ".commit")):
         return open(os.path.join(path, ".commit")).read().strip()
     return subprocess.check_output(["git", "-C", path, "rev-parse", "HEAD"], text=True).strip()
@@ -104,6 +114,17 @@ def in_double():
     torch.cfloat = torch.complex64 = torch.complex128
     torch.Tensor.float = torch.Tensor.double
     return torch
+
+
+def handed(model, layer, *given, **words):
+    """The named arguments with which a PyTorch model calls a layer of its own, but for the rows."""
+    import torch
+    kept = []
+    hook = layer.register_forward_pre_hook(lambda _, rows, names: kept.append(names), with_kwargs=True)
+    with torch.no_grad():
+        model(*given, **words)
+    hook.remove()
+    return {name: value for name, value in kept[0].items() if name not in ("hidden_states", "query", "key", "value")}
 
 
 # ---- files ----
@@ -185,11 +206,11 @@ class Case:
         self.tensors[name] = as_real(value)
 
     def tell(self, repository, file, config, note):
-        """Where it comes from; the repository is OWNER/NAME, checked out as NAME."""
+        """Where it comes from; the repository is OWNER/NAME, checked out as NAME or as OWNER/NAME."""
         names = repository.split(" + ")
         self.about = {
             "repo": repository, "file": file,
-            "commit": " + ".join(commit(name.split("/")[-1]) for name in names),
+            "commit": " + ".join(commit(name) for name in names),
             "config": json.dumps(config), "note": note, "kind": "official", "dtype": "torch.float64",
         }
 
