@@ -714,6 +714,7 @@ def check_paper(study, results):
                 values = [r[key] for a in results["arms"] for r in a["resolution" if protocol is None else "results"]
                           if (r["length"], r.get("protocol")) == (length, protocol) and finite(r[key])]
                 assert not values or bold == [(max if scale == 100 else min)(values)], (name, length, bold)
+        assert ending == "md" or open(study + ".tex").read().isascii(), "signs that a LaTeX document may not know"
         protocols = {r["protocol"] for r in results["arms"][0]["results"]}
         assert len(tables) == len(protocols) * (2 if "accuracy" in results["arms"][0]["results"][0] else 4) + 1, list(tables)
 
