@@ -53,6 +53,13 @@ said() { # the one sentence of the job, on rank 0's side or with $2 on another's
     done
     rm -f rank.*.err rank.*.out
 }
+wait_for_sockets() { # PROCESS COUNT: until it has as many
+    tries=0
+    until [ "$(ls -l "/proc/$1/fd" 2>/dev/null | grep -c socket:)" -ge "$2" ] || [ $tries -gt 1000 ]; do
+        sleep 0.02
+        tries=$((tries + 1))
+    done
+}
 wait_for_steps() { # until rank 0 has shown some
     tries=0
     until grep -q "^step.*loss" rank.0.err || [ $tries -gt 1000 ]; do

@@ -47,20 +47,25 @@ static ls_status run(ls_cli *cli) {
     if (cli->word_count != 1)
         return LS_FAIL(ctx, LS_EUSE, "say which run: longshot eval RUN eval.lengths=256,512");
     const ls_dtype type = about.dtype == 0 ? LS_F32 : ls_cli_dtype(about.dtype - 1);
+    if (about.suite[0] != '\0' && cli->ranks.size > 1)
+        return LS_FAIL(ctx, LS_EUSE, "suite=%s is for one process: ranks share windows and samples",
+                       about.suite);
     if (about.suite[0] != '\0') return ls_cli_run_suite(cli, about.dtype == 0 ? NULL : &type);
     const ls_evaluation_request request = {.path = cli->words[0],
                                            .settings = &cli->settings,
                                            .type = about.dtype == 0 ? NULL : &type,
                                            .cache = cli->common.cache,
                                            .seed = (uint64_t)cli->common.seed};
-    const ls_eval_hooks hooks = {
-        .stop = ls_cli_stop(), .progress = cli->live ? show_progress : NULL, .user = cli};
+    const ls_eval_hooks hooks = {.stop = ls_cli_stop(),
+                                 .progress = cli->live ? show_progress : NULL,
+                                 .user = cli,
+                                 .ranks = &cli->ranks};
     ls_evaluation evaluation;
     ls_status status = ls_evaluation_open(ctx, &request, &evaluation);
     if (status == LS_OK) status = ls_cli_finish_settings(cli);
     if (status == LS_OK) status = ls_evaluation_run(&evaluation, &hooks);
     ls_cli_progress_end(cli);
-    if (status == LS_OK) status = print_results(cli, &evaluation);
+    if (status == LS_OK && cli->ranks.rank == 0) status = print_results(cli, &evaluation);
     ls_evaluation_clear(&evaluation);
     return status;
 }
@@ -81,10 +86,12 @@ const ls_verb ls_verb_eval = {
         "length; task.KEY may change the task, seed= draws other samples.\n"
         "docs/protocols.md says what each number means. Also written to eval/ in the run folder,\n"
         "under a name made of the protocols and the extension. A folder with a public checkpoint\n"
-        "(docs/checkpoints.md) is measured too; nothing is written into it.\n",
+        "(docs/checkpoints.md) is measured too; nothing is written into it. Several processes\n"
+        "(mpirun, srun, torchrun) share the windows: docs/scaling.md.\n",
     .sections = sections,
     .model_keys = true,
     .orderly = true,
     .computes = true,
+    .ranks = true,
     .run = run,
 };

@@ -14,6 +14,7 @@
 #include "eval/protocol.h"
 #include "eval/resolution.h"
 #include "model/model.h"
+#include "ranks/ranks.h"
 
 typedef struct ls_eval_settings {
     char protocol[LS_OPTION_TEXT_BYTES]; /* names, separated by commas */
@@ -39,6 +40,7 @@ typedef struct ls_eval_hooks {
     /* or NULL: what is being measured, and the share of it that is done, 0 to 1 */
     void (*progress)(void *user, const char *what, int64_t length, double share);
     void *user;
+    ls_ranks *ranks; /* that share the work, or NULL; what rank 0 has measured is the result */
 } ls_eval_hooks;
 
 typedef struct ls_eval_row {

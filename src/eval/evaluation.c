@@ -176,6 +176,24 @@ void ls_evaluation_clear(ls_evaluation *e) {
 
 /* ---- measuring ---- */
 
+/* Of all that decides what is measured: model with its overrides, step, data, settings. */
+static ls_status identity(const ls_evaluation *e, uint64_t *out) {
+    const ls_settings *model = &e->trained.settings;
+    ls_text text = {0};
+    ls_text_printf(e->ctx, &text, "%lld %d %llu %016llx\n", (long long)e->trained.step,
+                   (int)e->trained.model->type, (unsigned long long)e->seed,
+                   (unsigned long long)e->data_hash);
+    for (size_t i = 0; i < model->count; i++)
+        ls_text_printf(e->ctx, &text, "%s=%s\n", model->items[i].key, model->items[i].value);
+    if (e->task.type != NULL) ls_task_print(e->ctx, &e->task, &text);
+    ls_settings_print(e->ctx, "eval", &ls_eval_options,
+                      ls_eval_facts(e->task.type != NULL, &e->trained.config), &e->settings, &text);
+    ls_status status = ls_text_status(&text);
+    *out = ls_hash(text.bytes, text.length);
+    ls_text_clear(e->ctx, &text);
+    return status;
+}
+
 ls_status ls_evaluation_data(const ls_evaluation *e, ls_dataset *out) {
     ls_ctx *ctx = e->ctx;
     LS_TRY(e->test_alone ? ls_data_open_test(ctx, &e->data, e->cache, out)
@@ -186,20 +204,40 @@ ls_status ls_evaluation_data(const ls_evaluation *e, ls_dataset *out) {
                    e->data.train[0] == '\0' ? ", or a data.test_share" : "");
 }
 
+static ls_status open_data(ls_evaluation *e, ls_dataset *out) {
+    if (e->task.type != NULL) return ls_task_open(e->ctx, &e->task, LS_TASK_TEST);
+    LS_TRY(ls_evaluation_data(e, out));
+    e->data_hash = ls_data_hash(out);
+    return LS_OK;
+}
+
+/* Rank 0 first: what it makes of a corpus in a cache that they share is there for the others. Then
+ * all must be about to measure the same. */
+static ls_status open_together(ls_evaluation *e, ls_ranks *ranks, ls_dataset *out) {
+    uint64_t hash;
+    uint8_t opened = 1;
+    if (ranks == NULL || ranks->transport == NULL) return open_data(e, out);
+    if (ranks->rank > 0) LS_TRY(ls_ranks_broadcast(e->ctx, ranks, &opened, 1));
+    LS_TRY(open_data(e, out));
+    if (ranks->rank == 0) LS_TRY(ls_ranks_broadcast(e->ctx, ranks, &opened, 1));
+    LS_TRY(identity(e, &hash));
+    return ls_ranks_compare(e->ctx, ranks, hash, "another model, other data or other settings");
+}
+
 ls_status ls_evaluation_run(ls_evaluation *e, const ls_eval_hooks *hooks) {
     ls_ctx *ctx = e->ctx;
     ls_model *model = e->trained.model;
-    if (e->task.type != NULL) {
-        LS_TRY(ls_task_open(ctx, &e->task, LS_TASK_TEST));
-        return ls_eval_task(model, &e->task, e->seed, &e->settings, hooks, &e->results);
-    }
-    ls_dataset data;
-    LS_TRY(ls_evaluation_data(e, &data));
-    e->data_hash = ls_data_hash(&data);
-    ls_status status =
-        ls_eval_run(model, data.tokenizer, data.test, &e->settings, hooks, &e->results);
+    ls_ranks *ranks = hooks == NULL ? NULL : hooks->ranks;
+    ls_dataset data = {0};
+    ls_status status = open_together(e, ranks, &data);
+    if (status == LS_OK)
+        status =
+            e->task.type != NULL
+                ? ls_eval_task(model, &e->task, e->seed, &e->settings, hooks, &e->results)
+                : ls_eval_run(model, data.tokenizer, data.test, &e->settings, hooks, &e->results);
     ls_data_close(ctx, &data);
-    return status;
+    /* none leaves before rank 0 has what it computed */
+    return status == LS_OK && ranks != NULL ? ls_ranks_barrier(ctx, ranks) : status;
 }
 
 /* ---- results ---- */
@@ -257,24 +295,6 @@ json_t *ls_evaluation_json(const ls_evaluation *e) {
 static const char *last_part(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash == NULL || slash[1] == '\0' ? path : slash + 1;
-}
-
-/* Of all that decides what is measured: model with its overrides, step, data, settings. */
-static ls_status identity(const ls_evaluation *e, uint64_t *out) {
-    const ls_settings *model = &e->trained.settings;
-    ls_text text = {0};
-    ls_text_printf(e->ctx, &text, "%lld %d %llu %016llx\n", (long long)e->trained.step,
-                   (int)e->trained.model->type, (unsigned long long)e->seed,
-                   (unsigned long long)e->data_hash);
-    for (size_t i = 0; i < model->count; i++)
-        ls_text_printf(e->ctx, &text, "%s=%s\n", model->items[i].key, model->items[i].value);
-    if (e->task.type != NULL) ls_task_print(e->ctx, &e->task, &text);
-    ls_settings_print(e->ctx, "eval", &ls_eval_options,
-                      ls_eval_facts(e->task.type != NULL, &e->trained.config), &e->settings, &text);
-    ls_status status = ls_text_status(&text);
-    *out = ls_hash(text.bytes, text.length);
-    ls_text_clear(e->ctx, &text);
-    return status;
 }
 
 /* Protocols, lengths, extension, test documents of the request's own, step, and a hash of all that

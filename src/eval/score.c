@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "eval/shared.h"
 
 /* Tokens of the windows that go together: their states must stay small at any length. */
 enum { TOGETHER = 16384, BATCH_MAX = 64 };
@@ -25,9 +26,11 @@ typedef struct scratch {
     double *loss;
     double *window_loss; /* [batch] */
     ls_stream *stream;
+    ls_shared shared;
 } scratch;
 
 static void scratch_clear(ls_ctx *ctx, scratch *d) {
+    ls_shared_clear(&d->shared);
     ls_stream_free(d->stream);
     ls_free(ctx, d->inputs);
     ls_free(ctx, d->targets);
@@ -44,7 +47,8 @@ static ls_status scratch_init(const ls_scoring *how, const ls_windows *windows, 
     ls_ctx *ctx = how->model->ctx;
     *d = (scratch){.batch = ls_eval_batch(how->batch, windows->longest, (int64_t)windows->count),
                    .chunk = ls_min(how->chunk, windows->longest),
-                   .capacity = windows->longest};
+                   .capacity = windows->longest,
+                   .shared = ls_shared_of(ctx, how->hooks->ranks)};
     size_t cells = (size_t)(d->batch * d->chunk);
     d->inputs = ls_new(ctx, cells, sizeof *d->inputs);
     d->targets = ls_new(ctx, cells, sizeof *d->targets);
@@ -93,7 +97,7 @@ void ls_score_row(const ls_scoring *how, const ls_window *window, int64_t first,
 }
 
 static ls_status score_batch(const ls_scoring *how, const ls_window *windows, int64_t rows,
-                             const scratch *d, ls_scores *out) {
+                             scratch *d, ls_scores *out) {
     ls_stream_reset(d->stream);
     for (int64_t r = 0; r < rows; r++) d->window_loss[r] = 0;
     for (int64_t first = 0, count; first < windows[0].length; first += count) {
@@ -103,7 +107,11 @@ static ls_status score_batch(const ls_scoring *how, const ls_window *windows, in
             fill_row(how->file, r < rows ? &windows[r] : NULL, first, count,
                      d->inputs + r * d->chunk, d->targets + r * d->chunk);
         LS_TRY(ls_token_file_status(how->model->ctx, how->file));
-        LS_TRY(ls_stream_loss(d->stream, d->inputs, d->targets, count, d->chunk, d->loss));
+        if (ls_shared_computes(&d->shared))
+            LS_TRY(ls_stream_loss(d->stream, d->inputs, d->targets, count, d->chunk, d->loss));
+        for (int64_t r = 0; r < rows; r++)
+            LS_TRY(ls_shared_losses(&d->shared, d->targets + r * d->chunk, d->loss + r * d->chunk,
+                                    count));
         for (int64_t r = 0; r < rows; r++)
             ls_score_row(how, &windows[r], first, count, d->targets + r * d->chunk,
                          d->loss + r * d->chunk, &d->window_loss[r], out);
@@ -145,7 +153,11 @@ static ls_status score_streams(const ls_scoring *how, const ls_windows *windows,
         if (how->hooks->progress != NULL)
             how->hooks->progress(how->hooks->user, how->what, how->length,
                                  (double)at / (double)count);
+        bool wanted;
+        LS_TRY_GOTO(ls_shared_begin(&d.shared, at / d.batch, d.batch * d.capacity, &wanted));
+        if (!wanted) continue;
         LS_TRY_GOTO(score_batch(how, windows->at + at, ls_min(d.batch, count - at), &d, out));
+        LS_TRY_GOTO(ls_shared_end(&d.shared));
     }
     out->seconds = ls_clock() - start;
     out->memory = ls_eval_weight_bytes(how->model) + ls_stream_bytes(d.stream);

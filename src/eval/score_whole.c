@@ -6,6 +6,7 @@
  * the sum is the pseudo-log-likelihood of Salazar et al. 2020 (arXiv 1910.14659). */
 #include "base/clock.h"
 #include "eval/score.h"
+#include "eval/shared.h"
 
 typedef struct whole {
     const ls_scoring *how;
@@ -16,6 +17,7 @@ typedef struct whole {
     ls_program *program;
     int64_t source, length; /* of that program */
     size_t memory;
+    ls_shared shared;
 } whole;
 
 static int64_t frame_tokens(const ls_frame *frame) {
@@ -26,7 +28,8 @@ static ls_status init(const ls_scoring *how, const ls_windows *windows, whole *w
     ls_ctx *ctx = how->model->ctx;
     *w = (whole){.how = how,
                  .batch = ls_eval_batch(how->batch, windows->longest, (int64_t)windows->count),
-                 .longest = windows->longest};
+                 .longest = windows->longest,
+                 .shared = ls_shared_of(ctx, how->hooks->ranks)};
     const size_t cells = (size_t)(w->batch * (w->longest + frame_tokens(&how->frame)));
     w->text = ls_new(ctx, (size_t)w->longest, sizeof *w->text);
     w->inputs = ls_new(ctx, cells, sizeof *w->inputs);
@@ -37,6 +40,7 @@ static ls_status init(const ls_scoring *how, const ls_windows *windows, whole *w
 }
 
 static void clear(ls_ctx *ctx, whole *w) {
+    ls_shared_clear(&w->shared);
     ls_program_free(w->program);
     ls_free(ctx, w->text);
     ls_free(ctx, w->inputs);
@@ -58,13 +62,17 @@ static ls_status settle_program(whole *w, int64_t source, int64_t length) {
     return LS_OK;
 }
 
+/* The losses of all targets, [batch, length]. */
 static ls_status run_program(whole *w) {
     ls_model *model = w->how->model;
     LS_TRY(ls_eval_check_stop(model->ctx, w->how->hooks->stop, w->how->length));
-    LS_TRY(ls_model_put_tokens(model, w->program, "tokens", w->inputs));
-    LS_TRY(ls_model_put_tokens(model, w->program, "targets", w->targets));
-    LS_TRY(ls_program_run(w->program, NULL, 0, 0));
-    return ls_model_read(w->program, "loss", w->loss);
+    if (ls_shared_computes(&w->shared)) {
+        LS_TRY(ls_model_put_tokens(model, w->program, "tokens", w->inputs));
+        LS_TRY(ls_model_put_tokens(model, w->program, "targets", w->targets));
+        LS_TRY(ls_program_run(w->program, NULL, 0, 0));
+        LS_TRY(ls_model_read(w->program, "loss", w->loss));
+    }
+    return ls_shared_losses(&w->shared, w->targets, w->loss, w->batch * w->length);
 }
 
 /* ---- masked ---- */
@@ -175,9 +183,15 @@ ls_status ls_score_whole(const ls_scoring *how, const ls_windows *windows, ls_sc
         if (how->hooks->progress != NULL)
             how->hooks->progress(how->hooks->user, how->what, how->length,
                                  (double)at / (double)count);
-        status = score_batch(&w, windows->at + at, ls_min(w.batch, count - at), sums, out);
+        bool wanted = false;
+        status = ls_shared_begin(&w.shared, at / w.batch, w.batch * w.longest, &wanted);
+        if (!wanted) continue;
+        if (status == LS_OK)
+            status = score_batch(&w, windows->at + at, ls_min(w.batch, count - at), sums, out);
+        if (status == LS_OK) status = ls_shared_end(&w.shared);
     }
-    if (status == LS_OK && out->tokens == 0)
+    const bool first = how->hooks->ranks == NULL || how->hooks->ranks->rank == 0;
+    if (status == LS_OK && out->tokens == 0 && first)
         status = LS_FAIL(ctx, LS_EUSE,
                          "windows of %lld tokens have nothing behind the half that is read: give a "
                          "larger length",

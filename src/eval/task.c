@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "eval/score.h"
+#include "eval/shared.h"
 
 /* What the samples of a batch work in. */
 typedef struct bench {
@@ -29,6 +30,7 @@ typedef struct bench {
     size_t logits_room;
     ls_stream *stream;   /* where tokens are answered, chunk by chunk */
     ls_program *program; /* where classes are: whole samples */
+    ls_shared shared;
 } bench;
 
 typedef struct tally {
@@ -38,6 +40,7 @@ typedef struct tally {
 
 static void bench_clear(bench *b) {
     ls_ctx *ctx = b->model->ctx;
+    ls_shared_clear(&b->shared);
     ls_stream_free(b->stream);
     ls_program_free(b->program);
     ls_free(ctx, b->whole);
@@ -139,29 +142,34 @@ static void score(const double *logits, int64_t vocabulary, int32_t target, bool
     *loss = log(sum) + logits[best] - logits[target];
 }
 
-static void add_answer(const bench *b, int64_t row, const double *logits, int32_t target,
-                       tally *out) {
-    bool right;
-    double loss;
-    score(logits, b->answers, target, &right, &loss);
-    out->loss += loss;
+static ls_status add_answer(bench *b, int64_t row, const double *logits, int32_t target,
+                            tally *out) {
+    bool right = false;
+    double said[2] = {0}; /* loss, and whether it is right */
+    if (ls_shared_computes(&b->shared)) score(logits, b->answers, target, &right, &said[0]);
+    said[1] = right;
+    LS_TRY(ls_shared_values(&b->shared, said, 2));
+    right = said[1] != 0;
+    out->loss += said[0];
     out->right += right;
     out->scored++;
     b->wrong[row] += !right;
     b->asked[(row & 1) * b->answers + target]++;
+    return LS_OK;
 }
 
-static void add_chunk(bench *b, int64_t rows, int64_t first, int64_t count, int64_t picked,
-                      tally *out) {
+static ls_status add_chunk(bench *b, int64_t rows, int64_t first, int64_t count, int64_t picked,
+                           tally *out) {
     for (int64_t row = 0; row < rows; row++) {
         const int32_t *targets = b->targets + row * b->fed + first;
         const double *logits = b->logits + row * picked * b->answers;
         for (int64_t t = 0; t < count; t++) {
             if (targets[t] < 0) continue;
-            add_answer(b, row, logits, targets[t], out);
+            LS_TRY(add_answer(b, row, logits, targets[t], out));
             logits += b->answers;
         }
     }
+    return LS_OK;
 }
 
 static ls_status feed_chunk(bench *b, int64_t rows, int64_t first, int64_t count, tally *out) {
@@ -169,11 +177,11 @@ static ls_status feed_chunk(bench *b, int64_t rows, int64_t first, int64_t count
     const int64_t picked = scored == 0 ? 0 : round_count(scored, count);
     const int32_t *tokens = b->inputs + b->source + first;
     LS_TRY(make_room(b, b->batch * ls_max(picked, 1)));
+    if (!ls_shared_computes(&b->shared)) return add_chunk(b, rows, first, count, picked, out);
     if (picked == 0) return ls_stream_logits(b->stream, tokens, count, b->inputs_each, b->logits);
     list_columns(b, first, count, picked);
     LS_TRY(ls_stream_logits_at(b->stream, tokens, count, b->inputs_each, b->at, picked, b->logits));
-    add_chunk(b, rows, first, count, picked, out);
-    return LS_OK;
+    return add_chunk(b, rows, first, count, picked, out);
 }
 
 static ls_status score_chunks(bench *b, int64_t rows, tally *out) {
@@ -188,11 +196,13 @@ static ls_status score_chunks(bench *b, int64_t rows, tally *out) {
 
 static ls_status score_classes(bench *b, int64_t rows, tally *out) {
     LS_TRY(ls_eval_check_stop(b->model->ctx, b->hooks->stop, b->length));
-    LS_TRY(ls_model_put_tokens(b->model, b->program, "tokens", b->inputs));
-    LS_TRY(ls_program_run(b->program, NULL, 0, 0));
-    LS_TRY(ls_model_read(b->program, "logits", b->logits));
+    if (ls_shared_computes(&b->shared)) {
+        LS_TRY(ls_model_put_tokens(b->model, b->program, "tokens", b->inputs));
+        LS_TRY(ls_program_run(b->program, NULL, 0, 0));
+        LS_TRY(ls_model_read(b->program, "logits", b->logits));
+    }
     for (int64_t row = 0; row < rows; row++)
-        add_answer(b, row, b->logits + row * b->answers, b->targets[row], out);
+        LS_TRY(add_answer(b, row, b->logits + row * b->answers, b->targets[row], out));
     return LS_OK;
 }
 
@@ -256,7 +266,11 @@ static ls_status measure(bench *b, ls_eval_row *row) {
     for (int64_t at = 0; at < samples; at += b->batch) {
         if (b->hooks->progress != NULL)
             b->hooks->progress(b->hooks->user, "task", b->length, (double)at / (double)samples);
+        bool wanted;
+        LS_TRY(ls_shared_begin(&b->shared, at / b->batch, 2 * b->batch * b->targets_each, &wanted));
+        if (!wanted) continue;
         LS_TRY(score_batch(b, at, ls_min(b->batch, samples - at), &all));
+        LS_TRY(ls_shared_end(&b->shared));
     }
     *row = (ls_eval_row){.protocol = "task",
                          .length = b->length,
@@ -321,6 +335,7 @@ ls_status ls_eval_task(ls_model *model, const ls_task *task, uint64_t seed,
     for (size_t i = 0; i < count; i++) {
         bench b = start;
         b.length = lengths[i];
+        b.shared = ls_shared_of(ctx, b.hooks->ranks);
         ls_status status = measure(&b, &out->rows[i]);
         bench_clear(&b);
         LS_TRY(status);

@@ -35,6 +35,37 @@ static ls_status read_limit(ls_ctx *ctx, double *out) {
     return LS_OK;
 }
 
+ls_rank_failure ls__failure_of(const ls_ctx *ctx, int rank, ls_status status) {
+    ls_rank_failure failure = {.rank = rank, .code = status};
+    snprintf(failure.message, sizeof failure.message, "%.*s", (int)sizeof failure.message - 1,
+             ctx->error.code != LS_OK ? ctx->error.message : ls_status_sentence(status));
+    return failure;
+}
+
+ls_status ls__failure_say(ls_ctx *ctx, int size, const ls_rank_failure *told) {
+    char message[sizeof told->message];
+    bool known = false;
+    snprintf(message, sizeof message, "%.*s", (int)sizeof message - 1, told->message);
+    /* what came over a wire is no more than a number until it is found in the table */
+#define LOOK(name, value, exit_code, sentence, hint) known |= (value) != 0 && told->code == (value);
+    LS_STATUS_MAP(LOOK)
+#undef LOOK
+    if (!known || told->rank < 0 || told->rank >= size)
+        return LS_FAIL(ctx, LS_ERANK, "a rank sent a failure that makes no sense");
+    const bool named = strncmp(message, "rank ", 5) == 0; /* of another one, or of several */
+    if (message[0] == '\0')
+        return LS_FAIL(ctx, (ls_status)told->code, "rank %d of %d is gone", told->rank, size);
+    if (told->rank == 0 || named) return LS_FAIL(ctx, (ls_status)told->code, "%s", message);
+    return LS_FAIL(ctx, (ls_status)told->code, "rank %d: %s", told->rank, message);
+}
+
+/* A failure of which another rank told. */
+static ls_status pass_on(ls_ctx *ctx, ls_ranks *ranks, const ls_rank_failure *told) {
+    ranks->failure = *told;
+    ranks->failure.message[sizeof told->message - 1] = '\0';
+    return ls__failure_say(ctx, ranks->size, told);
+}
+
 ls_status ls_ranks_join(ls_ctx *ctx, ls_ranks *out) {
     ls_launch launch;
     *out = ls_ranks_alone();
@@ -43,18 +74,15 @@ ls_status ls_ranks_join(ls_ctx *ctx, ls_ranks *out) {
     out->launched = launch.size > 0;
     if (launch.size <= 1) return LS_OK;
     const ls_rank_wait wait = wait_of(ctx, out);
-    LS_TRY(launch.mpi ? ls__mpi_open(ctx, &launch, &out->transport)
-                      : ls__tcp_open(ctx, &launch, &wait, &out->unheard, &out->transport));
+    ls_rank_failure told = {0};
     out->rank = launch.rank;
     out->size = launch.size;
-    return LS_OK;
-}
-
-static ls_rank_failure failure_of(const ls_ctx *ctx, const ls_ranks *ranks, ls_status status) {
-    ls_rank_failure failure = {.rank = ranks->rank, .code = status};
-    snprintf(failure.message, sizeof failure.message, "%.*s", (int)sizeof failure.message - 1,
-             ctx->error.code != LS_OK ? ctx->error.message : ls_status_sentence(status));
-    return failure;
+    const ls_status status = launch.mpi ? ls__mpi_open(ctx, &launch, &out->transport)
+                                        : ls__tcp_open(ctx, &launch, &wait, &told, &out->transport);
+    out->rank = launch.rank; /* MPI may number them otherwise */
+    if (told.message[0] != '\0') return pass_on(ctx, out, &told);
+    out->failure = told;
+    return status;
 }
 
 void ls_ranks_leave(ls_ctx *ctx, ls_ranks *ranks, ls_status status) {
@@ -62,8 +90,9 @@ void ls_ranks_leave(ls_ctx *ctx, ls_ranks *ranks, ls_status status) {
     if (transport == NULL) return;
     if (status != LS_OK) {
         /* one that was told passes on what it was told: whoever failed first is named by all */
-        const ls_rank_failure failure =
-            ranks->failure.code != LS_OK ? ranks->failure : failure_of(ctx, ranks, status);
+        const ls_rank_failure failure = ranks->failure.code != LS_OK
+                                            ? ranks->failure
+                                            : ls__failure_of(ctx, ranks->rank, status);
         for (int i = 0; i < ranks->size; i++)
             if (i != ranks->rank && i != failure.rank) transport->tell(transport, i, &failure);
     }
@@ -72,10 +101,10 @@ void ls_ranks_leave(ls_ctx *ctx, ls_ranks *ranks, ls_status status) {
 }
 
 bool ls_ranks_speaks(const ls_ranks *ranks) {
-    if (ranks->unheard) return false;
-    if (ranks->rank == 0 || ranks->transport == NULL) return true;
-    return ranks->rank == 1 && ranks->failure.code != LS_OK && ranks->failure.rank == 0 &&
-           ranks->failure.message[0] == '\0';
+    const ls_rank_failure *failure = &ranks->failure;
+    if (ranks->rank == 0) return true;
+    if (failure->code == LS_OK) return ranks->transport == NULL; /* they never met */
+    return ranks->rank == 1 && failure->rank == 0 && failure->message[0] == '\0';
 }
 
 /* The other is gone, or will not come any more: nobody there can say why. */
@@ -86,26 +115,6 @@ static ls_status miss(ls_ctx *ctx, ls_ranks *ranks, int rank, ls_status code, co
     snprintf(ranks->failure.message, sizeof ranks->failure.message, "%.*s",
              (int)sizeof ranks->failure.message - 1, ctx->error.message);
     return code;
-}
-
-/* A failure of which another rank told. */
-static ls_status pass_on(ls_ctx *ctx, ls_ranks *ranks, const ls_rank_failure *told) {
-    bool known = false;
-    ranks->failure = *told;
-    ranks->failure.message[sizeof told->message - 1] = '\0';
-    /* what came over a wire is no more than a number until it is found in the table */
-#define LOOK(name, value, exit_code, sentence, hint) known |= (value) != 0 && told->code == (value);
-    LS_STATUS_MAP(LOOK)
-#undef LOOK
-    if (!known || told->rank < 0 || told->rank >= ranks->size)
-        return LS_FAIL(ctx, LS_ERANK, "a rank sent a failure that makes no sense");
-    const char *message = ranks->failure.message;
-    const bool named = strncmp(message, "rank ", 5) == 0; /* of another one, or of several */
-    if (message[0] == '\0')
-        return LS_FAIL(ctx, (ls_status)told->code, "rank %d of %d is gone", told->rank,
-                       ranks->size);
-    if (told->rank == 0 || named) return LS_FAIL(ctx, (ls_status)told->code, "%s", message);
-    return LS_FAIL(ctx, (ls_status)told->code, "rank %d: %s", told->rank, message);
 }
 
 ls_status ls_ranks_exchange(ls_ctx *ctx, ls_ranks *ranks, int with, const void *send,

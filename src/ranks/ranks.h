@@ -20,7 +20,6 @@ typedef struct ls_ranks {
     ls_transport *transport; /* NULL: alone, or imagined for a rehearsal, which sends nothing */
     double limit;            /* seconds of a wait: LONGSHOT_RANK_WAIT, 600 */
     ls_rank_failure failure; /* of another rank that ended this one; code 0: none */
-    bool unheard;            /* rank 0 has said why they did not meet */
     double seconds;          /* spent in exchanges so far */
     uint64_t bytes;          /* sent so far */
 } ls_ranks;
@@ -34,7 +33,8 @@ ls_ranks ls_ranks_imagined(int rank, int size);
 ls_status ls_ranks_join(ls_ctx *ctx, ls_ranks *out);
 /* Ends this rank's part with what it came to: the others hear of a failure. */
 void ls_ranks_leave(ls_ctx *ctx, ls_ranks *ranks, ls_status status);
-/* Whether this rank tells people what went wrong: rank 0, or whoever lost it. */
+/* Whether this rank tells people what went wrong: rank 0; rank 1 where rank 0 is gone; or one that
+ * never came as far as telling rank 0. */
 bool ls_ranks_speaks(const ls_ranks *ranks);
 /* Makes children of this process start alone. */
 void ls_ranks_forget_launch(void);

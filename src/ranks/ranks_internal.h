@@ -15,9 +15,15 @@ typedef struct ls_launch {
 } ls_launch;
 ls_status ls__launch_read(ls_ctx *ctx, ls_launch *out);
 
-/* Ranks on sockets; all meet at rank 0. *told: it was rank 0 that found them not to fit. */
-ls_status ls__tcp_open(ls_ctx *ctx, const ls_launch *launch, const ls_rank_wait *wait, bool *told,
-                       ls_transport **out);
+/* A failure of this rank as it tells others; and one that was told, checked and in words: it may be
+ * anything that came over a wire. */
+ls_rank_failure ls__failure_of(const ls_ctx *ctx, int rank, ls_status status);
+ls_status ls__failure_say(ls_ctx *ctx, int size, const ls_rank_failure *told);
+
+/* Ranks on sockets; all meet at rank 0. Where that fails *told is what rank 0 said of it; without a
+ * message it is rank 0 that is gone. */
+ls_status ls__tcp_open(ls_ctx *ctx, const ls_launch *launch, const ls_rank_wait *wait,
+                       ls_rank_failure *told, ls_transport **out);
 /* The MPI plug-in. */
 ls_status ls__mpi_open(ls_ctx *ctx, ls_launch *launch, ls_transport **out);
 bool ls__mpi_found(void);

@@ -204,27 +204,24 @@ static void close_links(ls_transport *transport, int failed) {
     ls_free(ctx, tcp);
 }
 
-ls_status ls__tcp_open(ls_ctx *ctx, const ls_launch *launch, const ls_rank_wait *wait, bool *told,
-                       ls_transport **out) {
+ls_status ls__tcp_open(ls_ctx *ctx, const ls_launch *launch, const ls_rank_wait *wait,
+                       ls_rank_failure *told, ls_transport **out) {
     const ls_transport functions = {"sockets", exchange, tell, close_links};
     ls_tcp *tcp = ls_new(ctx, 1, sizeof *tcp);
     *out = NULL;
-    *told = false;
     if (tcp == NULL) return LS_ENOMEM;
-    *tcp = (ls_tcp){functions, ctx, launch->rank, launch->size, NULL, NULL};
+    *tcp = (ls_tcp){functions, ctx, launch->rank, 0, NULL, NULL};
     tcp->links = ls_new(ctx, (size_t)launch->size, sizeof *tcp->links);
     tcp->begun = ls_new(ctx, (size_t)launch->size, sizeof *tcp->begun);
-    ls_status status = tcp->links == NULL || tcp->begun == NULL ? LS_ENOMEM : LS_OK;
-    for (int i = 0; status == LS_OK && i < launch->size; i++) tcp->links[i] = -1;
-    if (status == LS_OK) status = ls__tcp_meet(tcp, launch, wait, told);
-    if (status == LS_OK) {
-        *out = &tcp->transport;
-        return LS_OK;
+    ls_status status = LS_ENOMEM;
+    if (tcp->links != NULL && tcp->begun != NULL) {
+        tcp->size = launch->size;
+        for (int i = 0; i < tcp->size; i++) tcp->links[i] = -1;
+        status = ls__tcp_meet(tcp, launch, wait, told);
     }
-    for (int i = 0; tcp->links != NULL && i < launch->size; i++)
-        if (tcp->links[i] >= 0) close(tcp->links[i]);
-    ls_free(ctx, tcp->links);
-    ls_free(ctx, tcp->begun);
-    ls_free(ctx, tcp);
+    if (status == LS_OK)
+        *out = &tcp->transport;
+    else
+        close_links(&tcp->transport, 1); /* rank 0's last word must arrive */
     return status;
 }

@@ -16,6 +16,7 @@ typedef struct ls_tcp {
 bool ls__tcp_read(int fd, void *bytes, size_t length, double seconds);
 bool ls__tcp_write(int fd, const void *bytes, size_t length, double seconds);
 /* Fills the links of all ranks. */
-ls_status ls__tcp_meet(ls_tcp *tcp, const ls_launch *launch, const ls_rank_wait *wait, bool *told);
+ls_status ls__tcp_meet(ls_tcp *tcp, const ls_launch *launch, const ls_rank_wait *wait,
+                       ls_rank_failure *told);
 
 #endif

@@ -1,301 +1,239 @@
 /* How ranks on sockets find one another. Rank 0 listens at MASTER_ADDR:MASTER_PORT, and there alone.
  * The others come and say who they are and where they listen themselves: at the address by which
  * they reach rank 0. Once all are there rank 0 answers with a table of these places, and each rank
- * connects with the ranks below it. Whoever does not know the job is sent away without a word. */
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+ * connects with the ranks below it. Then each reports to rank 0, which lets all go at once.
+ *
+ * Until then every rank listens to rank 0 beside all else, and rank 0 to every rank. So one that is
+ * killed or fails while they meet is noticed by rank 0, which names it and ends the job. */
 #include <poll.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/memory.h"
-#include "ranks/tcp.h"
+#include "ranks/tcp_meet.h"
 
-#ifndef LS_VERSION
-#define LS_VERSION "0"
-#endif
+enum { LATE_SECONDS = 10 };
+static const char gone[] = "is gone: it was killed, or its machine was lost";
 
-enum { LOOK_EVERY = 50 /* ms */, HELLO_SECONDS = 2 };
-static const char magic[16] = "longshot ranks 1";
-
-/* What a rank says first. */
-typedef struct hello {
-    char magic[16];
-    uint64_t job, version;
-    uint32_t rank, size, port, reserved;
-} hello;
-
-/* Where a rank listens. */
-typedef struct place {
-    uint16_t family, port; /* as sockets have them */
-    uint8_t address[16];
-} place;
-
-typedef struct meeting {
-    ls_tcp *tcp;
-    const ls_launch *launch;
-    const ls_rank_wait *wait;
-    double until;
-    int listener;
-    place *places; /* [size] */
-} meeting;
-
-static uint64_t version_hash(void) {
-    return ls_hash(LS_VERSION, strlen(LS_VERSION));
+static bool send_word(const ls_meeting *m, int rank, const void *word, size_t bytes) {
+    return ls__tcp_write(m->tcp->links[rank], word, bytes, LS_HELLO_SECONDS);
 }
 
-static void settle_socket(int fd) {
-    const int on = 1, idle = 30;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on); /* of a machine that is gone */
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+/* Rank 0 has closed its end. Where it takes calls all the same, it did not want this one. Without it
+ * nobody speaks for all: ls_ranks_speaks says who does. */
+static ls_status lose_first(ls_meeting *m) {
+    const ls_tcp *tcp = m->tcp;
+    if (m->words == 0 && ls__meet_first_listens(m))
+        return LS_FAIL(tcp->ctx, LS_ERANK,
+                       "rank 0 of %d does not take rank %d in: it has another job (LONGSHOT_JOB)",
+                       tcp->size, tcp->rank);
+    *m->told = (ls_rank_failure){.code = LS_ERANK};
+    return LS_FAIL(tcp->ctx, LS_ERANK, "rank 0 of %d %s", tcp->size, gone);
 }
 
-/* LS_OK while there is time left and nobody asked for the end. */
-static ls_status check_time(meeting *m, const char *missing) {
-    ls_ctx *ctx = m->tcp->ctx;
+/* Something has come from rank 0: its next word, which is LS_OK or the end of the job. */
+static ls_status take_word(ls_meeting *m) {
+    const ls_tcp *tcp = m->tcp;
+    ls_rank_failure word;
+    if (!ls__tcp_read(tcp->links[0], &word, sizeof word, LS_HELLO_SECONDS)) return lose_first(m);
+    if (word.code != LS_OK) {
+        *m->told = word;
+        return LS_ERANK;
+    }
+    if (m->words++ > 0 || ls__tcp_read(tcp->links[0], m->places,
+                                       (size_t)tcp->size * sizeof *m->places, LS_HELLO_SECONDS))
+        return LS_OK;
+    return lose_first(m);
+}
+
+/* Rank 0: something has come from another, or it is gone. */
+static ls_status take_report(ls_meeting *m, int rank) {
+    const ls_tcp *tcp = m->tcp;
+    ls_rank_failure report;
+    if (!ls__tcp_read(tcp->links[rank], &report, sizeof report, LS_HELLO_SECONDS))
+        return LS_FAIL(tcp->ctx, LS_ERANK, "rank %d of %d %s", rank, tcp->size, gone);
+    report.rank = rank;
+    m->ready[rank] = true;
+    return report.code == LS_OK ? LS_OK : ls__failure_say(tcp->ctx, tcp->size, &report);
+}
+
+/* A short look at the door and at whom this rank listens to. Ends where the time is over, or
+ * somebody asked for the end. */
+static ls_status look_around(ls_meeting *m, const char *missing) {
+    const ls_tcp *tcp = m->tcp;
+    const int first = tcp->rank == 0 ? 1 : 0, end = tcp->rank == 0 ? tcp->size : 1;
+    int came;
+    struct pollfd at[1 + LS_RANKS_MAX] = {{.fd = m->listener, .events = POLLIN}};
+    for (int i = first; i < end; i++)
+        at[1 + i - first] = (struct pollfd){.fd = tcp->links[i], .events = POLLIN};
+    if (poll(at, (nfds_t)(1 + end - first), LS_MEET_LOOK) > 0) {
+        for (int i = first; i < end; i++)
+            if (at[1 + i - first].revents != 0)
+                LS_TRY(tcp->rank == 0 ? take_report(m, i) : take_word(m));
+        if (at[0].revents != 0) LS_TRY(ls__meet_accept(m, &came));
+    }
     if (m->wait->stop != NULL && *m->wait->stop != 0)
-        return LS_FAIL(ctx, LS_ESTOP, "stopped while the ranks met");
+        return LS_FAIL(tcp->ctx, LS_ESTOP, "stopped while the ranks met");
     if (ls_clock() < m->until) return LS_OK;
-    return LS_FAIL(ctx, LS_ERANK, "%s within %g seconds (LONGSHOT_RANK_WAIT)", missing,
+    return LS_FAIL(tcp->ctx, LS_ERANK, "%s within %g seconds (LONGSHOT_RANK_WAIT)", missing,
                    m->wait->limit);
 }
 
-static ls_status listen_at(meeting *m, const struct sockaddr *address, socklen_t length) {
-    const int on = 1,
-              fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    ls_ctx *ctx = m->tcp->ctx;
-    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (fd < 0 || bind(fd, address, length) != 0 || listen(fd, LS_RANKS_MAX) != 0) {
-        const int why = errno;
-        if (fd >= 0) close(fd);
-        return LS_FAIL(ctx, LS_EUSE, "rank %d cannot listen%s%s%s%s: %s", m->tcp->rank,
-                       m->tcp->rank == 0 ? " at MASTER_ADDR=" : "",
-                       m->tcp->rank == 0 ? m->launch->host : "",
-                       m->tcp->rank == 0 ? " MASTER_PORT=" : "",
-                       m->tcp->rank == 0 ? m->launch->port : "", strerror(why));
-    }
-    m->listener = fd;
-    return LS_OK;
-}
-
-static ls_status find_host(meeting *m, struct addrinfo **out) {
-    const struct addrinfo wanted = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    const int code = getaddrinfo(m->launch->host, m->launch->port, &wanted, out);
-    if (code == 0) return LS_OK;
-    return LS_FAIL(m->tcp->ctx, LS_EUSE, "MASTER_ADDR=%s: %s", m->launch->host, gai_strerror(code));
-}
-
-/* -1: not now. */
-static int try_connect(const struct sockaddr *address, socklen_t length) {
-    const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct pollfd at = {.fd = fd, .events = POLLOUT};
-    int failed = 0;
-    socklen_t bytes = sizeof failed;
-    if (fd < 0) return -1;
-    if (connect(fd, address, length) == 0) return fd;
-    if (errno == EINPROGRESS && poll(&at, 1, 1000 * HELLO_SECONDS) == 1 &&
-        getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &bytes) == 0 && failed == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-static void reach(meeting *m, const struct sockaddr *address, socklen_t length, int rank) {
-    const int fd = try_connect(address, length);
-    if (fd < 0) {
-        poll(NULL, 0, LOOK_EVERY);
-        return;
-    }
-    m->tcp->links[rank] = fd;
-    settle_socket(fd);
-}
-
-/* Says who this is, and at which port it listens. */
-static ls_status greet(meeting *m, int rank, uint16_t port) {
-    hello ours = {.job = m->launch->job,
-                  .version = version_hash(),
-                  .rank = (uint32_t)m->tcp->rank,
-                  .size = (uint32_t)m->tcp->size,
-                  .port = port};
-    memcpy(ours.magic, magic, sizeof magic);
-    if (ls__tcp_write(m->tcp->links[rank], &ours, sizeof ours, HELLO_SECONDS)) return LS_OK;
-    return LS_FAIL(m->tcp->ctx, LS_ERANK, "rank %d of %d is gone", rank, m->tcp->size);
-}
-
-static uint16_t *port_of(struct sockaddr_storage *address) {
-    return address->ss_family == AF_INET6 ? &((struct sockaddr_in6 *)address)->sin6_port
-                                          : &((struct sockaddr_in *)address)->sin_port;
-}
-
-static void note_place(const struct sockaddr_storage *from, uint16_t port, place *out) {
-    *out = (place){.family = (uint16_t)from->ss_family, .port = port};
-    if (from->ss_family == AF_INET6)
-        memcpy(out->address, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
-    else
-        memcpy(out->address, &((const struct sockaddr_in *)from)->sin_addr, 4);
-}
-
-static socklen_t address_of(const place *from, struct sockaddr_storage *out) {
-    *out = (struct sockaddr_storage){.ss_family = from->family};
-    *port_of(out) = from->port;
-    if (from->family == AF_INET6)
-        memcpy(&((struct sockaddr_in6 *)out)->sin6_addr, from->address, 16);
-    else
-        memcpy(&((struct sockaddr_in *)out)->sin_addr, from->address, 4);
-    return from->family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-}
-
-/* One that belongs to this job; whether it fits is another question. Others are sent away: *rank
- * is then 0. */
-static ls_status accept_one(meeting *m, int *rank) {
-    ls_ctx *ctx = m->tcp->ctx;
-    struct pollfd at = {.fd = m->listener, .events = POLLIN};
-    struct sockaddr_storage from = {0};
-    socklen_t length = sizeof from;
-    hello theirs;
-    *rank = 0;
-    if (poll(&at, 1, LOOK_EVERY) <= 0) return LS_OK;
-    const int fd =
-        accept4(m->listener, (struct sockaddr *)&from, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return LS_OK;
-    if (!ls__tcp_read(fd, &theirs, sizeof theirs, HELLO_SECONDS) ||
-        memcmp(theirs.magic, magic, sizeof magic) != 0 || theirs.job != m->launch->job ||
-        theirs.rank <= (uint32_t)m->tcp->rank || theirs.rank >= LS_RANKS_MAX) {
-        close(fd);
-        return LS_OK;
-    }
-    const int number = (int)theirs.rank;
-    ls_status status = LS_OK;
-    if (theirs.version != version_hash())
-        status = LS_FAIL(ctx, LS_EUSE,
-                         "rank %d is another version of longshot than rank %d, " LS_VERSION, number,
-                         m->tcp->rank);
-    else if (theirs.size != (uint32_t)m->tcp->size)
-        status = LS_FAIL(ctx, LS_EUSE, "rank %d was started as one of %u, rank %d as one of %d",
-                         number, theirs.size, m->tcp->rank, m->tcp->size);
-    else if (number >= m->tcp->size)
-        status = LS_FAIL(ctx, LS_EUSE, "one of %d says that it is rank %d", m->tcp->size, number);
-    else if (m->tcp->links[number] >= 0)
-        status = LS_FAIL(ctx, LS_EUSE, "two processes say that they are rank %d", number);
-    if (status != LS_OK) {
-        const ls_rank_failure why = {.code = status};
-        ls__tcp_write(fd, &why, sizeof why, HELLO_SECONDS);
-        close(fd);
-        return status;
-    }
-    settle_socket(fd);
-    m->tcp->links[number] = fd;
-    note_place(&from, htons((uint16_t)theirs.port), &m->places[number]);
-    *rank = number;
-    return LS_OK;
-}
-
 /* Those above this rank. */
-static ls_status accept_all(meeting *m) {
-    int missing = m->tcp->size - 1 - m->tcp->rank;
-    while (missing > 0) {
+static ls_status accept_all(ls_meeting *m) {
+    const ls_tcp *tcp = m->tcp;
+    for (int next = tcp->rank + 1; next < tcp->size;) {
         char what[64];
-        int rank, first = m->tcp->rank + 1;
-        LS_TRY(accept_one(m, &rank));
-        missing -= rank > 0;
-        while (missing > 0 && m->tcp->links[first] >= 0) first++;
-        snprintf(what, sizeof what, "rank %d of %d has not come", first, m->tcp->size);
-        if (missing > 0) LS_TRY(check_time(m, what));
+        snprintf(what, sizeof what, "rank %d of %d has not come", next, tcp->size);
+        if (tcp->links[next] >= 0)
+            next++;
+        else
+            LS_TRY(look_around(m, what));
     }
     return LS_OK;
 }
 
-/* Rank 0: once all are there, or one does not fit, everybody hears of it. */
-static ls_status meet_first(meeting *m) {
-    ls_tcp *tcp = m->tcp;
-    struct addrinfo *found = NULL;
-    LS_TRY(find_host(m, &found));
-    ls_status status = listen_at(m, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    if (status == LS_OK) status = accept_all(m);
-    const ls_rank_failure answer = {.code = status};
-    for (int i = 1; i < tcp->size; i++) {
-        if (tcp->links[i] < 0) continue;
-        ls__tcp_write(tcp->links[i], &answer, sizeof answer, HELLO_SECONDS);
-        if (status == LS_OK)
-            ls__tcp_write(tcp->links[i], m->places, (size_t)tcp->size * sizeof *m->places,
-                          HELLO_SECONDS);
+/* ---- rank 0 ---- */
+
+static void tell_all(const ls_meeting *m, ls_status status) {
+    const ls_rank_failure word = ls__failure_of(m->tcp->ctx, 0, status);
+    for (int i = 1; i < m->tcp->size; i++)
+        if (m->tcp->links[i] >= 0) send_word(m, i, &word, sizeof word);
+}
+
+/* Where all the others are; and then until each says that it is linked with all. */
+static ls_status link_all(ls_meeting *m) {
+    const ls_tcp *tcp = m->tcp;
+    const size_t bytes = (size_t)tcp->size * sizeof *m->places;
+    tell_all(m, LS_OK);
+    for (int i = 1; i < tcp->size; i++) send_word(m, i, m->places, bytes);
+    m->until = ls_clock() + m->wait->limit;
+    for (int next = 1; next < tcp->size;) {
+        char what[64];
+        snprintf(what, sizeof what, "rank %d of %d has not met the others", next, tcp->size);
+        if (m->ready[next])
+            next++;
+        else
+            LS_TRY(look_around(m, what));
     }
+    return LS_OK;
+}
+
+/* All that have come have heard how it ends. Those that come in the next seconds hear it too, lest
+ * they wait for a rank 0 that is gone. */
+static void tell_late(ls_meeting *m, ls_status status) {
+    const ls_tcp *tcp = m->tcp;
+    const ls_rank_failure word = ls__failure_of(tcp->ctx, 0, status);
+    const double until = ls_clock() + LATE_SECONDS;
+    int missing = 0;
+    for (int i = 1; i < tcp->size; i++) missing += tcp->links[i] < 0;
+    while (missing > 0 && m->listener >= 0 && ls_clock() < until &&
+           (m->wait->stop == NULL || *m->wait->stop == 0)) {
+        struct pollfd at = {.fd = m->listener, .events = POLLIN};
+        int rank = 0;
+        if (poll(&at, 1, LS_MEET_LOOK) <= 0) continue;
+        if (ls__meet_accept(m, &rank) == LS_OK && rank > 0 &&
+            send_word(m, rank, &word, sizeof word))
+            missing--;
+    }
+}
+
+static ls_status meet_first(ls_meeting *m) {
+    ls_status status = ls__meet_listen(m);
+    if (status == LS_OK) status = accept_all(m);
+    if (status == LS_OK) status = link_all(m);
+    tell_all(m, status);
+    /* one that did not come in all that time will not come now */
+    if (status != LS_OK && ls_clock() < m->until) tell_late(m, status);
     return status;
 }
 
-/* Any other: to rank 0, and a listener of its own at the address that leads there. */
-static ls_status reach_first(meeting *m) {
-    struct addrinfo *found = NULL;
+/* ---- the others ---- */
+
+static ls_status reach(ls_meeting *m, int rank, const char *missing) {
+    while (m->tcp->links[rank] < 0) {
+        LS_TRY(ls__meet_reach(m, rank));
+        if (m->tcp->links[rank] < 0) LS_TRY(look_around(m, missing));
+    }
+    return LS_OK;
+}
+
+/* To rank 0, which knows then where this one listens; a rank that cannot says so there. */
+static ls_status reach_first(ls_meeting *m) {
     char what[320];
-    LS_TRY(find_host(m, &found));
-    ls_status status = LS_OK;
     snprintf(what, sizeof what, "rank 0 does not listen at %s:%s", m->launch->host,
              m->launch->port);
-    while (status == LS_OK && m->tcp->links[0] < 0) {
-        for (struct addrinfo *at = found; at != NULL && m->tcp->links[0] < 0; at = at->ai_next)
-            reach(m, at->ai_addr, at->ai_addrlen, 0);
-        if (m->tcp->links[0] < 0) status = check_time(m, what);
+    const ls_status status = reach(m, 0, what);
+    if (status == LS_ERANK) *m->told = (ls_rank_failure){.code = LS_ERANK}; /* rank 1 says so */
+    LS_TRY(status);
+    const ls_status listens = ls__meet_listen(m);
+    LS_TRY(ls__meet_greet(m, 0));
+    return listens;
+}
+
+/* Rank 0 gives up before this one does, and says so. */
+static ls_status await_word(ls_meeting *m, int number) {
+    char what[64];
+    snprintf(what, sizeof what, "rank 0 of %d has not answered", m->tcp->size);
+    m->until = ls_clock() + m->wait->limit + 2 * LS_HELLO_SECONDS;
+    while (m->words < number) {
+        const ls_status status = look_around(m, what);
+        if (status == LS_ERANK && m->told->code == LS_OK && ls_clock() >= m->until)
+            *m->told = (ls_rank_failure){.code = LS_ERANK};
+        LS_TRY(status);
     }
-    freeaddrinfo(found);
+    return LS_OK;
+}
+
+static ls_status link_with_all(ls_meeting *m) {
+    ls_tcp *tcp = m->tcp;
+    const ls_rank_failure ready = {.rank = tcp->rank};
+    LS_TRY(await_word(m, 1)); /* with the places of all */
+    m->until = ls_clock() + m->wait->limit;
+    for (int i = 1; i < tcp->rank; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "rank %d of %d does not listen", i, tcp->size);
+        LS_TRY(reach(m, i, what));
+        LS_TRY(ls__meet_greet(m, i));
+    }
+    LS_TRY(accept_all(m));
+    if (!send_word(m, 0, &ready, sizeof ready)) return lose_first(m);
+    return await_word(m, 2);
+}
+
+/* What went wrong here goes to rank 0, whose word about it is the job's. */
+static void report(ls_meeting *m, ls_status status) {
+    const ls_rank_failure why = ls__failure_of(m->tcp->ctx, m->tcp->rank, status);
+    if (m->tcp->links[0] < 0 || m->told->code != LS_OK) return;
+    if (!send_word(m, 0, &why, sizeof why))
+        lose_first(m);
+    else
+        while (m->words < 2 && take_word(m) == LS_OK) continue;
+}
+
+static ls_status meet_others(ls_meeting *m) {
+    ls_status status = reach_first(m);
+    if (status == LS_OK) status = link_with_all(m);
+    if (status != LS_OK) report(m, status);
     return status;
 }
 
-static ls_status listen_too(meeting *m) {
-    ls_tcp *tcp = m->tcp;
-    struct sockaddr_storage here = {0};
-    socklen_t length = sizeof here;
-    if (getsockname(tcp->links[0], (struct sockaddr *)&here, &length) != 0)
-        return LS_FAIL(tcp->ctx, LS_ERANK, "rank 0 of %d is gone: %s", tcp->size, strerror(errno));
-    *port_of(&here) = 0;
-    LS_TRY(listen_at(m, (struct sockaddr *)&here, length));
-    if (getsockname(m->listener, (struct sockaddr *)&here, &length) != 0)
-        return LS_FAIL(tcp->ctx, LS_EUSE, "rank %d cannot listen: %s", tcp->rank, strerror(errno));
-    return greet(m, 0, ntohs(*port_of(&here)));
-}
-
-static ls_status meet_others(meeting *m, bool *told) {
-    ls_tcp *tcp = m->tcp;
-    ls_rank_failure answer;
-    LS_TRY(reach_first(m));
-    LS_TRY(listen_too(m));
-    /* rank 0 gives up first, and says so */
-    const double patience = m->wait->limit + 2 * HELLO_SECONDS;
-    if (!ls__tcp_read(tcp->links[0], &answer, sizeof answer, patience))
-        return LS_FAIL(tcp->ctx, LS_ERANK,
-                       "rank 0 of %d does not take rank %d in: it is gone, or has another job",
-                       tcp->size, tcp->rank);
-    *told = answer.code != LS_OK;
-    if (*told) return LS_FAIL(tcp->ctx, LS_ERANK, "the ranks do not fit together");
-    if (!ls__tcp_read(tcp->links[0], m->places, (size_t)tcp->size * sizeof *m->places, patience))
-        return LS_FAIL(tcp->ctx, LS_ERANK, "rank 0 of %d is gone", tcp->size);
-    for (int i = 1; i < tcp->rank; i++) {
-        struct sockaddr_storage there;
-        char what[64];
-        snprintf(what, sizeof what, "rank %d of %d does not listen", i, tcp->size);
-        const socklen_t length = address_of(&m->places[i], &there);
-        while (tcp->links[i] < 0) {
-            reach(m, (struct sockaddr *)&there, length, i);
-            if (tcp->links[i] < 0) LS_TRY(check_time(m, what));
-        }
-        LS_TRY(greet(m, i, 0));
-    }
-    return accept_all(m);
-}
-
-ls_status ls__tcp_meet(ls_tcp *tcp, const ls_launch *launch, const ls_rank_wait *wait, bool *told) {
-    meeting m = {tcp, launch, wait, ls_clock() + wait->limit, -1, NULL};
+ls_status ls__tcp_meet(ls_tcp *tcp, const ls_launch *launch, const ls_rank_wait *wait,
+                       ls_rank_failure *told) {
+    ls_meeting m = {.tcp = tcp,
+                    .launch = launch,
+                    .wait = wait,
+                    .until = ls_clock() + wait->limit,
+                    .listener = -1,
+                    .told = told};
+    ls_status status = LS_ENOMEM;
     m.places = ls_new(tcp->ctx, (size_t)tcp->size, sizeof *m.places);
-    if (m.places == NULL) return LS_ENOMEM;
-    const ls_status status = tcp->rank == 0 ? meet_first(&m) : meet_others(&m, told);
+    m.ready = ls_new(tcp->ctx, (size_t)tcp->size, sizeof *m.ready);
+    if (m.places != NULL && m.ready != NULL)
+        status = tcp->rank == 0 ? meet_first(&m) : meet_others(&m);
     if (m.listener >= 0) close(m.listener);
     ls_free(tcp->ctx, m.places);
+    ls_free(tcp->ctx, m.ready);
     return status;
 }
