@@ -15,6 +15,7 @@ import sys
 
 LENGTHS = [8, 16, 32, 64, 128]
 TRAINED = 16
+WIDTH = 480  # of a drawing
 
 SEEDS = 3
 T = 4.302652729696  # Student's t, 0.975, with two degrees of freedom
@@ -90,8 +91,9 @@ def make_lengths(draw, make_row, protocols):
     """Two families at three lengths each, and one that tests the weights of a third of them."""
     arms = []
     for name, length in (("mamba", 32), ("mamba", 8), ("retnet", 8), ("mamba", 16), ("retnet", 16), ("retnet", 32)):
-        arm = make_arm(draw, "%s-%d" % (name, length), "%s, trained at %d" % (name.title(), length), None, make_row, protocols)
-        arm.update(trained_length=length, settings={"label": name.title(), "model.mixer": name, "train.length": str(length)})
+        label = {"mamba": "Mamba", "retnet": "Retention of many scales"}[name]  # too long for the end of a line
+        arm = make_arm(draw, "%s-%d" % (name, length), "%s, trained at %d" % (label, length), None, make_row, protocols)
+        arm.update(trained_length=length, settings={"label": label, "model.mixer": name, "train.length": str(length)})
         arms.append(arm)
     arms.append(dict(make_arm(draw, "alibi", "ALiBi, trained at 16", None, make_row, protocols), trained_length=16))
     return arms
@@ -160,10 +162,12 @@ const read = () => ({
         series: [...f.querySelectorAll("g.series")].map(g => ({
             arm: g.dataset.arm, look: [...g.classList], hidden: g.getBoundingClientRect().width === 0,
             end: g.querySelector("text.end") && {text: text(g.querySelector("text.end")), y: +g.querySelector("text.end").getAttribute("y"),
+                                                 right: box(g.querySelector("text.end"))[0] + box(g.querySelector("text.end"))[2],
                                                  lead: g.querySelector("path.lead").getAttribute("d")},
             name: text(g.querySelector(":scope > text.tick")),
             line: g.querySelector("path.line")?.getAttribute("d") ?? null,
             band: g.querySelector("path.band")?.getAttribute("d") ?? null,
+            own: g.querySelector("path.own") && box(g.querySelector("path.own")),
             points: [...g.querySelectorAll("path.point")].map(p => ({d: p.getAttribute("d"), title: text(p)})),
             bars: [...g.querySelectorAll("rect.bar")].map(r => ({number: +r.classList[1].slice(1), box: box(r),
                 whisker: r.nextElementSibling.matches(".whisker") ? box(r.nextElementSibling) : null,
@@ -181,6 +185,14 @@ drawn.saved = [...document.querySelectorAll("figure")].map(f => {
     const svg = asFile(f.querySelector("svg.chart")), page = new DOMParser().parseFromString(svg, "image/svg+xml");
     return {error: page.querySelector("parsererror") !== null, variables: svg.includes("var("), elements: page.querySelectorAll("*").length,
             from: f.querySelectorAll("svg.chart *").length, button: text(f.querySelector(".tools button"))};
+});
+drawn.pointed = [...document.querySelectorAll("figure")].filter(f => f.querySelector("svg[data-kind=lines] .band")).map(f => {
+    const button = f.querySelector(".legend button"), all = [...f.querySelectorAll("g.series")].filter(g => g.querySelector(".band"));
+    const bands = () => all.map(g => [g.dataset.arm === button.dataset.arm, +getComputedStyle(g.querySelector(".band")).opacity]);
+    button.dispatchEvent(new PointerEvent("pointerenter"));
+    const during = bands();
+    button.dispatchEvent(new PointerEvent("pointerleave"));
+    return {during, after: bands(), lines: f.querySelectorAll("g.series").length};
 });
 drawn.readings = [...document.querySelectorAll("figure")].map(f => {
     const svg = f.querySelector("svg.chart[data-kind=lines]");
@@ -275,15 +287,37 @@ def check_ends(what, figure, labels):
     ends = [(path(s["line"])[-1], s["end"], labels[s["arm"]]) for s in figure["series"] if path(s["line"]) and not s["hidden"]]
     for place, end, label in ends:
         shown = end["text"].replace(" @", ", trained at ")
-        assert shown == label or (shown.endswith("\u2026") and label.startswith(shown[:-1])), (what, shown, label)
+        first, cut, last = shown.partition("\u2026")  # a long name loses its middle
+        assert shown == label or (cut and label.startswith(first) and label.endswith(last)), (what, shown, label)
         lead = re.match(r"M(-?[\d.]+) (-?[\d.]+)L", end["lead"])
         same(what + ", the end of a line", float(lead[1]), place[0] + 4, NEAR)
         same(what + ", the end of a line", float(lead[2]), place[1], NEAR)
+        assert end["right"] <= WIDTH, "%s: `%s` is cut off at the edge" % (what, end["text"])
+    assert len({end["text"] for _, end, _ in ends}) == len({label for _, _, label in ends}), (what, "two arms under one name")
     heights = [end["y"] for _, end, _ in sorted(ends, key=lambda e: e[0][1])]
     assert all(b - a >= 11.5 for a, b in zip(heights, heights[1:])), (what, heights)
 
 
-def check_lines(figure, series, y_log, labels, markers=True, x_log=True, trained=TRAINED, bound=None):
+def check_own(what, figure, series, own, x, y):
+    """A tick across each line at the length its arm was trained at."""
+    for s in figure["series"]:
+        if s["hidden"]:
+            continue
+        left, top, _, height = s["own"]
+        same(what + ", its trained length", left, x.place(own[s["arm"]]), NEAR)
+        near = [r[1] for r in series[s["arm"]] if r[0] == own[s["arm"]]]
+        if near:
+            same(what + ", its tick", top + height / 2, y.place(near[0]), NEAR)
+
+
+def check_pointed(pointed):
+    """Of many lines only the one whose name is pointed at has a band that is seen."""
+    for p in pointed:
+        assert any(own for own, _ in p["during"]) and all(seen > 0.1 for own, seen in p["during"] if own), p
+        assert all((seen > 0.1) == (p["lines"] <= 6) for _, seen in p["after"]), p
+
+
+def check_lines(figure, series, y_log, labels, markers=True, x_log=True, trained=TRAINED, bound=None, own=None):
     """series: arm to rows of (x, y, low, high)."""
     what = figure["caption"]
     assert figure["shown"], what + " has no size"
@@ -294,6 +328,10 @@ def check_lines(figure, series, y_log, labels, markers=True, x_log=True, trained
     assert [s["arm"] for s in figure["series"]] == list(series), (what, [s["arm"] for s in figure["series"]])
     assert [(e["arm"], e["text"]) for e in figure["legend"]] == [(a, labels[a]) for a in series], what
     assert len(figure["mark"]) == (trained is not None), what
+    if x_log and own is not None:
+        check_own(what, figure, series, own, x, y)
+    else:
+        assert all(s["own"] is None for s in figure["series"]), what
     if trained is not None:
         assert figure["mark"][0]["text"] == "trained at %d" % trained, what
         same(what + ", the training length", figure["mark"][0]["line"][0], x.place(trained), NEAR)
@@ -452,8 +490,8 @@ def check_finding(found, arms, protocol):
         least = min(trained, key=lambda a: longest(a, "excess")["excess"])
         if least is not worst:
             best = longest(least, "excess")
-            want += "; %s, as trained, %s%s%s%s" % (
-                least["label"], "gains " if best["excess"] < 0 else "", nats(best["excess"]),
+            want += "; %s%s %s%s%s%s" % (
+                least["label"], ", as trained," if any(a["from"] for a in arms) else "", "gains " if best["excess"] < 0 else "", nats(best["excess"]),
                 times(least, best).replace("at", " at").split(" its")[0] if times(least, best) != times(worst, row) else "",
                 overlap(row, best, "excess"))
         rows = [(r, a) for a in arms for r in a["results"] if r["length"] == 128 and r["protocol"] == protocol and finite(r["ppl"])]
@@ -507,6 +545,7 @@ def check_figures(drawn, results, timing, hidden=()):
     arms, labels = results["arms"], {a["name"]: a["label"] for a in results["arms"]}
     figures, lengths = {}, {a.get("trained_length", TRAINED) for a in arms}
     trained = TRAINED if lengths == {TRAINED} else None
+    own = {a["name"]: a["trained_length"] for a in arms} if trained is None else None
     for f in drawn:
         assert (f["heading"], f["caption"]) not in figures
         figures[f["heading"], f["caption"]] = f
@@ -519,7 +558,7 @@ def check_figures(drawn, results, timing, hidden=()):
 
     def take_lines(heading, caption, *rest, **more):
         figure = take(heading, caption)
-        check_lines(figure, *rest, **dict(dict(trained=trained), **more))
+        check_lines(figure, *rest, **dict(dict(trained=trained, own=own), **more))
         shared.setdefault((heading, caption.partition(",")[0]), []).append(figure)
 
     shared = {}
@@ -534,8 +573,8 @@ def check_figures(drawn, results, timing, hidden=()):
             else:
                 heading = "Perplexity against length: " + p
                 take_lines(heading, "Perplexity, " + rest, of("ppl"), True, labels)
-                bars = {a["name"]: {r["length"]: (r["excess"],) + band(r, "excess") for r in a["results"]
-                                    if r["protocol"] == p} for a in group}
+                bars = {a["name"]: {r["length"]: (r["excess"],) + band(r, "excess") for r in a["results"] if r["protocol"] == p
+                                    and r["length"] > a.get("trained_length", TRAINED)} for a in group}
                 check_bars(take(heading, "Excess over the flat tail, " + title), [l for l in LENGTHS if l > min(lengths)], bars, labels)
             lines = {a["name"]: joined(next((x for x in a["positions"] if x["protocol"] == p), dict(first=[], end=[], loss=[])))
                      for a in group}
@@ -675,6 +714,7 @@ def check_paper(study, results):
                 values = [r[key] for a in results["arms"] for r in a["resolution" if protocol is None else "results"]
                           if (r["length"], r.get("protocol")) == (length, protocol) and finite(r[key])]
                 assert not values or bold == [(max if scale == 100 else min)(values)], (name, length, bold)
+        assert ending == "md" or open(study + ".tex").read().isascii(), "signs that a LaTeX document may not know"
         protocols = {r["protocol"] for r in results["arms"][0]["results"]}
         assert len(tables) == len(protocols) * (2 if "accuracy" in results["arms"][0]["results"][0] else 4) + 1, list(tables)
 
@@ -689,6 +729,7 @@ def compare(study, dom):
     check_figures(drawn["rest"], results, timing, hidden={"alibi"})  # without one arm, drawn by the script
     check_finding(drawn["finding"], results["arms"], results["arms"][0]["results"][0]["protocol"])
     check_readings(drawn, results["arms"])
+    check_pointed(drawn["pointed"])
     check_looks(drawn, results["arms"])
     assert drawn["contents"] == [[h, h] for h in drawn["headings"]] and len(drawn["contents"]) > 5, drawn["contents"]
     check_tables(drawn, results, timing)

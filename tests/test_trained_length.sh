@@ -29,6 +29,18 @@ done
 python3 -c 'import json; assert [r["length"] for r in json.load(open("out.json"))["results"]] == [32, 64, 128]' ||
     fail "the default lengths are not those of the trained one"
 
+# suites too
+for run in short long; do
+    "$program" eval $run suite=heads suite.samples=1 --json >$run.json 2>err.txt ||
+        fail "a suite: $(cat err.txt)"
+done
+python3 - <<'P' || fail "a suite of a run whose model is made for more"
+import json
+short, long = (json.load(open(n + ".json")) for n in ("short", "long"))
+assert short["trained_length"] == long["trained_length"] == 32, long["trained_length"]
+assert [c["length"] for c in short["cells"]] == [c["length"] for c in long["cells"]], long["cells"]
+P
+
 # arms of different lengths: each its own
 cat >study.yaml <<Y
 model: {layers: 1, width: 16, length: 128}
@@ -46,5 +58,7 @@ arms = json.load(open("s/results.json"))["arms"]
 assert [a["trained_length"] for a in arms] == [32, 64], arms
 assert [a["label"] for a in arms] == ["a, trained at 32", "b, trained at 64"], [a["label"] for a in arms]
 P
+"$program" study study.yaml out=s2 eval.lengths=32,64 check=true >check.txt 2>err.txt || fail "check: $(cat err.txt)"
+[ "$(awk '/^[ab] / { print $6 }' check.txt | sort -u)" = 64 ] || fail "check=true counts with another length: $(cat check.txt)"
 grep -q "2 arms trained at 32 to 64 tokens" s/report.html || fail "the page names one length for all"
 [ $failures -eq 0 ]

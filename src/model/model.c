@@ -34,6 +34,7 @@ static ls_tensor *tokens_of(ls_program *p, const ls_model_config *config, const 
 /* The rows of each sequence whose logits are wanted. */
 static ls_tensor *picked_rows(ls_program *p, const ls_recording *how, ls_tensor *x) {
     if (how->picked == 0) return ls_last_row(p, x);
+    if (how->picked == LS_EVERY_ROW) return x;
     const int64_t B = ls_program_about(p)->batch;
     return ls_pick_rows(p, x, ls_input(p, "at", LS_I32, LS_DIMS(B, how->picked), false));
 }

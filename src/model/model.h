@@ -159,22 +159,24 @@ typedef enum {
 
 /* What a model is recorded for, beside what every program has; all its recording functions read
  * it. */
+enum { LS_EVERY_ROW = -1 };
 typedef struct ls_recording {
     ls_model_use use;
-    int64_t source;          /* tokens that an encoder reads first; 0: there is no source */
-    bool source_read;        /* streaming: a program before this one has left it in the state */
-    bool mark_due;           /* streaming: a mark comes before the first token, see marks.h */
-    bool types;              /* an input types [B,T] has the type of each token; else all are 0 */
-    double label_smoothing;  /* of the loss */
-    int64_t picked;          /* LOGITS of a language model: rows of each sequence; 0: the last */
-    int64_t pieces;          /* OBSERVED: sources, each with its share of the tokens; 0: one */
+    int64_t source;         /* tokens that an encoder reads first; 0: there is no source */
+    bool source_read;       /* streaming: a program before this one has left it in the state */
+    bool mark_due;          /* streaming: a mark comes before the first token, see marks.h */
+    bool types;             /* an input types [B,T] has the type of each token; else all are 0 */
+    double label_smoothing; /* of the loss */
+    int64_t picked; /* LOGITS of a language model: rows of each sequence; 0: the last; or: */
+    int64_t pieces; /* OBSERVED: sources, each with its share of the tokens; 0: one */
     const int64_t *segments; /* OBSERVED: their lengths; NULL: model.segment each */
     int64_t segment_count;
 } ls_recording;
 /* options: batch (examples), length (of each sequence) and what streaming needs; type, grad and
  * train are set from the use. tokens are [B,T], those of pairs [2B,T], with a source [B,source+T]
  * (unless the state has it); targets, weights and loss are [B,T], of classes [B,1]. With `picked`
- * there is an input at [B,picked] (the rows' numbers, b T + t), and logits are [B,picked,V]. */
+ * there is an input at [B,picked] (the rows' numbers, b T + t), and logits are [B,picked,V]; with
+ * LS_EVERY_ROW they are [B,T,V]. */
 ls_status ls_model_record(ls_model *model, const ls_recording *how, ls_program_options options,
                           ls_program **out);
 /* The same for a use alone. */
@@ -233,6 +235,12 @@ ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t 
  * in all; a small model's streams go in groups, each on a thread. */
 ls_status ls_streams_feed(ls_stream *const *streams, int64_t count, const int32_t *tokens,
                           int64_t length, double *logits);
+/* Continuations of a stream of one sequence from a mark, none of which it keeps: tokens [count,
+ * length], logits [count, length, vocabulary] after each of them. The stream is at the mark
+ * afterwards. No more tokens of each than are taken at once. The bits are those that each alone would
+ * give. Products are shared; the past is where it is, not copied. */
+ls_status ls_stream_try(ls_stream *stream, const ls_stream_mark *mark, const int32_t *tokens,
+                        int64_t count, int64_t length, double *logits);
 /* Tokens that are taken at once; and of them, those that may come next. */
 int64_t ls_stream_chunk(const ls_stream *stream);
 int64_t ls_stream_room(const ls_stream *stream);

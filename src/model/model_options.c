@@ -15,8 +15,9 @@ static const ls_option options[] = {
            .needs = "feed_forward=true"),
     LS_INT("vocabulary", FIELD(vocabulary), "0", 0, 16777216,
            "Number of tokens; 0: the tokenizer's."),
-    LS_INT("length", FIELD(length), "256", 1, 1 << 30,
-           "Training length in tokens: what extensions extend."),
+    LS_INT(
+        "length", FIELD(length), "256", 1, 1 << 30,
+        "Tokens that the model is made for; also the trained length where train.length is not given."),
     LS_INT("segment", FIELD(segment), "0", 0, 1 << 30,
            "Tokens after which the model, or its encoder, starts afresh but for its memory; 0: "
            "never."),

@@ -161,12 +161,6 @@ fail:
     return status;
 }
 
-struct ls_stream_mark {
-    ls_state *state;
-    int64_t waiting;
-    int32_t tail[]; /* [batch, unit] */
-};
-
 ls_status ls_stream_mark_new(const ls_stream *stream, ls_stream_mark **out) {
     ls_ctx *ctx = stream->model->ctx;
     const size_t tail = (size_t)(stream->batch * stream->unit) * sizeof *stream->tail;
@@ -202,6 +196,7 @@ static void cache_leave(ls_ctx *ctx, ls_program_cache *cache) {
         for (int i = 0; i <= LS_TOGETHER_MOST; i++) ls_together_free(own->of[i]);
         for (int i = 0; i < LS_TOGETHER_MOST; i++) ls_program_free(own->one[i]);
     }
+    for (int i = 0; i < FORK_LENGTHS_MAX; i++) ls_fork_programs_clear(&cache->forks[i]);
     ls_free(ctx, cache);
 }
 

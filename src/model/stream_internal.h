@@ -4,7 +4,16 @@
 
 #include "model/model.h"
 
-enum { PROGRAMS_MAX = 16 };
+enum { PROGRAMS_MAX = 16, FORK_LENGTHS_MAX = 8 };
+
+/* Continuations of one length: the programs of so many at once, and those of one. */
+typedef struct ls_fork_programs {
+    int64_t length; /* 0: none */
+    ls_program *one[LS_TOGETHER_MOST];
+    ls_together *of[LS_TOGETHER_MOST + 1];
+    uint64_t last_used;
+} ls_fork_programs;
+void ls_fork_programs_clear(ls_fork_programs *programs);
 
 /* Programs hold nothing between two runs, so all forks of a stream share theirs. */
 typedef struct ls_program_cache {
@@ -26,6 +35,8 @@ typedef struct ls_program_cache {
         ls_together *of[LS_TOGETHER_MOST + 1];
     } group[LS_GROUPS_MOST][LS_TOGETHER_LENGTH];
     bool apart;
+    ls_fork_programs forks[FORK_LENGTHS_MAX];
+    bool forks_apart;
 } ls_program_cache;
 
 struct ls_stream {
@@ -43,6 +54,12 @@ struct ls_stream {
     double *losses; /* [batch, chunk] */
     int64_t marks;  /* tokens between two rows that the model puts by itself; 0: it puts none */
     ls_program_cache *cache;
+};
+
+struct ls_stream_mark {
+    ls_state *state;
+    int64_t waiting;
+    int32_t tail[]; /* [batch, unit] */
 };
 
 #endif

@@ -20,7 +20,9 @@ enum {
     END_RIGHT = 140,
     END_GAP = 14,
     END_STEP = 12,
-    END_LETTERS = 18
+    END_LETTERS = 19,
+    OWN = 16, /* units: a tick across a line */
+    FEW = 6   /* lines: of more the bands would hide each other */
 };
 
 void ls_chart_number(double value, char *out, size_t bytes) {
@@ -195,21 +197,38 @@ static void find_ends(const ls_chart *chart, const ls_axis *x, const ls_axis *y,
         ends[order[i]].name_y = fmin(ends[order[i]].name_y, below - END_STEP);
 }
 
+/* Behind so many letters. */
+static const char *skip_letters(const char *text, size_t letters) {
+    while (*text != '\0' && letters > 0) {
+        do text++;
+        while (((unsigned char)*text & 0xc0) == 0x80);
+        letters--;
+    }
+    return text;
+}
+
+/* A long name loses its middle: those of a family often differ in their last letters. */
+static void shorten(const char *label, char *out, size_t bytes) {
+    enum { LAST = END_LETTERS / 2 + 1, FIRST = END_LETTERS - LAST - 1 };
+    const char *middle = skip_letters(label, FIRST), *last = label;
+    const bool fits = *skip_letters(label, END_LETTERS) == '\0';
+    for (const char *end = skip_letters(label, LAST); *end != '\0'; end = skip_letters(end, 1))
+        last = skip_letters(last, 1);
+    if (fits)
+        snprintf(out, bytes, "%s", label);
+    else
+        snprintf(out, bytes, "%.*s\342\200\246%s", (int)(middle - label), label, last);
+}
+
 static void draw_end(ls_ctx *ctx, const char *label, const line_end *end, double right,
                      ls_text *out) {
-    size_t bytes = 0, letters = 0;
-    for (; label[bytes] != '\0'; bytes++) {
-        letters += ((unsigned char)label[bytes] & 0xc0) != 0x80;
-        if (letters > END_LETTERS) break;
-    }
+    char name[4 * END_LETTERS + 8];
+    shorten(label, name, sizeof name);
     ls_text_printf(ctx, out,
                    "<path class=\"lead\" d=\"M%.1f %.1fL%.1f %.1fH%.1f\"/>"
                    "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">",
                    end->x + 4, end->y, right + END_GAP - 6, end->name_y, right + END_GAP - 2,
                    right + END_GAP, end->name_y + 4);
-    char name[4 * END_LETTERS + 8];
-    snprintf(name, sizeof name, "%.*s%s", (int)(bytes < sizeof name - 4 ? bytes : sizeof name - 4),
-             label, label[bytes] == '\0' ? "" : "\342\200\246");
     ls_html(ctx, name, out);
     ls_text_printf(ctx, out, "</text>");
 }
@@ -237,8 +256,8 @@ static bool place_end(const ls_axis *y, double value, double *at) {
 }
 
 /* Within the plot alone: an svg of its own, with the same coordinates, is cut at its edges. */
-static void draw_band(ls_ctx *ctx, const ls_chart_series *s, const ls_axis *x, const ls_axis *y,
-                      ls_text *out) {
+static void draw_band(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series *s,
+                      const ls_axis *x, const ls_axis *y, ls_text *out) {
     size_t drawn = 0;
     double at;
     ls_text path = {0};
@@ -253,9 +272,32 @@ static void draw_band(ls_ctx *ctx, const ls_chart_series *s, const ls_axis *x, c
     if (drawn > 1)
         ls_text_printf(ctx, out,
                        "<svg x=\"%d\" y=\"%d\" width=\"%g\" height=\"%g\" viewBox=\"%d %d %g "
-                       "%g\"><path class=\"band\" d=\"%sz\"/></svg>",
-                       LEFT, TOP, width, height, LEFT, TOP, width, height, path.bytes);
+                       "%g\"><path class=\"band%s\" d=\"%sz\"/></svg>",
+                       LEFT, TOP, width, height, LEFT, TOP, width, height,
+                       chart->count > FEW ? " one-of-many" : "", path.bytes);
     ls_text_clear(ctx, &path);
+}
+
+/* Across the line, also between two points of it. */
+static void draw_own(ls_ctx *ctx, const ls_chart_series *s, const ls_axis *x, const ls_axis *y,
+                     ls_text *out) {
+    double before_x = NAN, before_y = NAN;
+    if (!(s->own > 0) || !ls_axis_takes(x, s->own)) return;
+    const double at = ls_axis_place(x, s->own);
+    for (size_t i = 0; i < s->count; i++) {
+        if (!ls_axis_takes(x, s->x[i]) || !ls_axis_takes(y, s->y[i])) continue;
+        const double here_x = ls_axis_place(x, s->x[i]), here_y = ls_axis_place(y, s->y[i]);
+        const double share = here_x > before_x ? (at - before_x) / (here_x - before_x) : 1;
+        if (here_x >= at && (s->x[i] == s->own || before_x < at)) {
+            const double middle =
+                s->x[i] == s->own ? here_y : before_y + share * (here_y - before_y);
+            ls_text_printf(ctx, out, "<path class=\"own\" d=\"M%.1f %.1fv%d\"/>", at,
+                           middle - OWN / 2.0, OWN);
+            return;
+        }
+        before_x = here_x;
+        before_y = here_y;
+    }
 }
 
 static void draw_point(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series *s, size_t i,
@@ -301,6 +343,7 @@ static void open_series(ls_ctx *ctx, const ls_chart_series *s, const ls_axis *x,
     put_numbers(ctx, "low", s->low, s, x, y, out);
     put_numbers(ctx, "high", s->high, s, x, y, out);
     put_numbers(ctx, "beside", s->beside, s, x, y, out);
+    if (s->own > 0) ls_text_printf(ctx, out, " data-own=\"%.7g\"", s->own);
     ls_text_printf(ctx, out, ">");
 }
 
@@ -308,7 +351,7 @@ static void draw_series(ls_ctx *ctx, const ls_chart *chart, const ls_chart_serie
                         const ls_axis *x, const ls_axis *y, const line_end *end, ls_text *out) {
     bool pen_down = false;
     open_series(ctx, s, x, y, out);
-    if (s->low != NULL) draw_band(ctx, s, x, y, out);
+    if (s->low != NULL) draw_band(ctx, chart, s, x, y, out);
     ls_text_printf(ctx, out, "<path class=\"line\" d=\"");
     for (size_t i = 0; i < s->count; i++) {
         bool known = ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->y[i]);
@@ -318,6 +361,7 @@ static void draw_series(ls_ctx *ctx, const ls_chart *chart, const ls_chart_serie
         pen_down = known;
     }
     ls_text_printf(ctx, out, "\"/>");
+    draw_own(ctx, s, x, y, out);
     for (size_t i = 0; chart->markers && i < s->count; i++)
         if (ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->y[i]))
             draw_point(ctx, chart, s, i, x, y, out);
@@ -387,6 +431,7 @@ static const char file_style[] =
     ".line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}\n"
     ".point{fill:currentColor;stroke:var(--bg);stroke-width:.8}.band{fill:currentColor;opacity:.16}\n"
     ".lead{fill:none;stroke:currentColor;stroke-width:.8;opacity:.6}\n"
+    ".own{fill:none;stroke:currentColor;stroke-width:2.5}.casing{stroke:#fff;stroke-width:6}\n"
     ".end{fill:currentColor;font-size:11px}\n"
     ".d1 .line{stroke-dasharray:7 4}.d2 .line{stroke-dasharray:2 3}\n"
     ".d3 .line{stroke-dasharray:9 3 2 3}.d4 .line{stroke-dasharray:4 2}\n"

@@ -33,6 +33,7 @@ typedef struct ls_chart_series {
     double *x, *y;
     double *low, *high; /* of the spread; or NULL */
     double *beside;     /* y in another unit, for those who read a value; or NULL */
+    double own;         /* a tick across the line at this x; 0: none */
 } ls_chart_series;
 
 typedef struct ls_chart {

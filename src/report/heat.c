@@ -136,7 +136,10 @@ static void draw_mark(ls_ctx *ctx, const ls_heat *heat, ls_text *out) {
 
 static void draw_marks(ls_ctx *ctx, const ls_heat *heat, ls_text *out) {
     for (size_t r = 0; heat->marks != NULL && r < heat->rows; r++)
-        ls_text_printf(ctx, out, "<path class=\"border\" d=\"M%.1f %dv%d\"/>\n",
+        ls_text_printf(ctx, out,
+                       "<path class=\"casing\" d=\"M%.1f %dv%d\"/><path class=\"border\" "
+                       "d=\"M%.1f %dv%d\"/>\n",
+                       end_of(heat, heat->marks[r]), TOP + ROW * (int)r, ROW,
                        end_of(heat, heat->marks[r]), TOP + ROW * (int)r, ROW);
 }
 

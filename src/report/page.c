@@ -126,9 +126,11 @@ static void put_definitions(ls_page *page, const ls_page_protocols *list) {
         page, "flat tail",
         "What the loss would be if every position up to the training length kept its own loss, and "
         "every later one had the mean loss of the second half of the training length.");
-    term(page, "excess",
-         "Loss above the flat tail: positive where the method suffers from length, near 0 where it "
-         "merely holds, negative where text beyond the training length is of use.");
+    term(
+        page, "excess",
+        "Loss above the flat tail: positive where the method suffers from length, near 0 where it "
+        "merely holds, negative where text beyond the training length is of use. Up to the training "
+        "length it is 0 by this definition.");
     term(page, "bits per byte",
          "The loss in bits, divided by the bytes of text that the tokens stand for: the same for "
          "every tokenizer, where nats per token are not.");

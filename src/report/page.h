@@ -107,6 +107,8 @@ void ls_page_seeds(ls_page *page, const json_t *of);
 
 /* The length that an arm was trained at. */
 double ls_page_trained(const ls_page *page, const json_t *arm);
+/* Where arms were trained at different lengths, this one's; else 0. */
+double ls_page_own_length(const ls_page *page, size_t arm);
 /* The protocols of the study, in order of appearance. */
 typedef struct ls_page_protocols {
     const char *name[LS_PAGE_PROTOCOLS_MAX];

@@ -153,6 +153,13 @@ const drawSeries = (s, x, y) => {
     const [px, py] = at(known[k]), shape = p.getAttribute('d').replace(/^M[^m]*/, '');
     p.setAttribute('d', `M${px.toFixed(1)} ${py.toFixed(1)}${shape}`);
   });
+  const own = s.g.querySelector('.own');
+  if (own !== null) {
+    const to = place(x, Number(s.g.dataset.own)), next = known.findIndex(i => at(i)[0] > to - 1e-6);
+    const [bx, by] = at(known[next]), [ax, ay] = next > 0 ? at(known[next - 1]) : [bx, by];
+    const y = bx > ax ? ay + (by - ay) * Math.min((to - ax) / (bx - ax), 1) : by;
+    own.setAttribute('d', `M${to.toFixed(1)} ${(y - 8).toFixed(1)}v16`);
+  }
   return known.length > 0 ? at(known[known.length - 1]) : null;
 };
 const placeNames = (ends, x, y) => {
@@ -254,6 +261,18 @@ for (const b of all('.legend button'))
     remember();
     show();
   });
+
+// A name that is pointed at: its line stands out.
+for (const b of all('.legend button')) {
+  const figure = b.closest('figure'), svg = figure.querySelector('svg.chart');
+  const light = on => {
+    svg.classList.toggle('dim', on && !hidden.has(b.dataset.arm));
+    for (const g of all('g.series', svg))
+      g.classList.toggle('lit', on && g.dataset.arm === b.dataset.arm);
+  };
+  for (const event of ['pointerenter', 'focus', 'click']) b.addEventListener(event, () => light(true));
+  for (const event of ['pointerleave', 'blur']) b.addEventListener(event, () => light(false));
+}
 
 // ---- reading values ----
 

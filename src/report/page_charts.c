@@ -5,7 +5,7 @@
 
 #include "report/page_series.h"
 
-enum { LENGTHS_MAX = LS_PAGE_LENGTHS_MAX, TITLE_BYTES = LS_PAGE_TITLE_BYTES };
+enum { LENGTHS_MAX = LS_PAGE_LENGTHS_MAX, TITLE_BYTES = LS_PAGE_TITLE_BYTES, NOTE_BYTES = 1024 };
 
 static const json_t *arm_at(const ls_page *page, size_t index) {
     return json_array_get(page->arms, index);
@@ -130,11 +130,13 @@ static void fill_bars(const ls_page *page, size_t groups, const char *protocol,
         values->value[i] = values->low[i] = values->high[i] = NAN;
     for (size_t g = 0; g < groups; g++) {
         const json_t *rows = json_object_get(arm_at(page, page->group[g]), "results");
+        const double trained = ls_page_trained(page, arm_at(page, page->group[g]));
         for (size_t r = 0; r < json_array_size(rows); r++) {
             const json_t *row = json_array_get(rows, r);
             for (size_t b = 0; b < bars; b++) {
                 if (!ls_column_wants(&from, row) || ls_member_real(row, "length") != lengths[b])
                     continue;
+                if (lengths[b] <= trained) continue; /* 0 by its definition */
                 values->value[g * bars + b] = ls_member_real(row, "excess");
                 const ls_band band = ls_band_of(row, "excess");
                 values->low[g * bars + b] = band.low;
@@ -212,15 +214,27 @@ void ls_page_charts(ls_page *page, const char *title, const char *note) {
                    note);
 }
 
+static const char *length_note(const ls_page *page) {
+    return page->trained_length == page->trained_most
+               ? "The dotted line is the training length"
+               : "A tick across a line is the length that its arm was trained at";
+}
+
+static const char band_note[] =
+    "the band the 95 % interval of the mean over seeds; in charts of more than six lines, of the "
+    "arm whose name is pointed at.";
+
 void ls_page_perplexity(ls_page *page, const char *protocol) {
-    char title[TITLE_BYTES];
+    char title[TITLE_BYTES], note[NOTE_BYTES];
     snprintf(title, sizeof title, "Perplexity against length: %s", protocol);
-    ls_page_charts(
-        page, title,
-        "Both axes are logarithmic, and the same in all charts of a section. The dotted line is "
-        "the training length, the band the 95 % interval of the mean over seeds. An arm and the methods that test "
-        "its weights have one colour. Click a name to hide an arm everywhere: axes follow what "
-        "is left. Point at a chart to read all its lines at one length.");
+    snprintf(
+        note, sizeof note,
+        "Both axes are logarithmic, and the same in all charts of a section. %s, %s An arm and "
+        "the methods that test its weights have one colour. Click a name to hide an arm "
+        "everywhere: axes follow what is left. Point at a chart to read all its lines at one "
+        "length.",
+        length_note(page), band_note);
+    ls_page_charts(page, title, note);
     const ls_chart chart = {.x_label = "tokens of a window",
                             .y_label = "perplexity",
                             .y_log = true,
@@ -258,14 +272,15 @@ static double chance_of(const ls_page *page, const char *protocol) {
 }
 
 void ls_page_accuracy(ls_page *page, const char *protocol) {
-    char chance_text[64];
+    char chance_text[64], note[NOTE_BYTES];
     const double chance = 100 * chance_of(page, protocol);
     snprintf(chance_text, sizeof chance_text, "chance %.1f %%", chance);
-    ls_page_charts(
-        page, "Right answers against length",
-        "Share of the scored positions whose most likely token is the answer. The dotted line "
-        "is the training length, the band the 95 % interval of the mean over seeds, the horizontal line what the "
-        "most frequent answer would get. Click a name to hide an arm everywhere.");
+    snprintf(note, sizeof note,
+             "Share of the scored positions whose most likely token is the answer. %s, %s The "
+             "horizontal line is what the most frequent answer would get. Click a name to hide an "
+             "arm everywhere.",
+             length_note(page), band_note);
+    ls_page_charts(page, "Right answers against length", note);
     const ls_chart chart = {.x_label = "tokens of a sample",
                             .y_label = "right answers, %",
                             .y_high = 100,
@@ -364,7 +379,8 @@ void ls_page_cost(ls_page *page) {
         "by half for each doubling pays for all pairs of tokens (softmax attention). Memory, lower "
         "is better: weights, carried states and activations of the evaluation, without the program "
         "itself; lines that begin together share the weights' size, and what rises is the state, "
-        "the KV cache or the activations of a window.");
+        "the KV cache or the activations of a window. Short windows go through together, as many "
+        "as the memory of a few long ones holds, so a line may fall at its end.");
     ls_chart chart = {.x_label = "tokens of a window",
                       .y_label = "tokens per second",
                       .y_log = true,

@@ -144,7 +144,8 @@ static void put_others(ls_page *page, const char *protocol, const finding *worst
     const double excess = ls_member_real(least.row, "excess");
     ls_text_printf(page->ctx, page->out, "; ");
     put_label(page, least.arm);
-    ls_text_printf(page->ctx, page->out, excess < 0 ? ", as trained, gains " : ", as trained, ");
+    ls_text_printf(page->ctx, page->out, "%s%s", page->groups > 1 ? ", as trained," : "",
+                   excess < 0 ? " gains " : " ");
     put_nats(page, excess);
     const double multiple = multiple_of(page, least.arm, least.row);
     if (fabs(multiple - multiple_of(page, worst->arm, worst->row)) > 1e-9 * multiple)

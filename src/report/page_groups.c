@@ -123,7 +123,7 @@ void ls_page_end(const ls_page *page, const json_t *arm, char out[LS_CHART_END_B
     const char *label = ls_member_text(arm, "label");
     const size_t stem = ls_page_stem(page, arm);
     out[0] = '\0';
-    if (label[stem] != '\0' && stem < LS_CHART_END_BYTES / 2)
+    if (label[stem] != '\0' && stem < LS_CHART_END_BYTES - 16)
         snprintf(out, LS_CHART_END_BYTES, "%.*s @%.0f", (int)stem, label,
                  ls_page_trained(page, arm));
 }

@@ -13,6 +13,7 @@ ls_chart_series ls_series_empty(const ls_page *page, size_t arm, size_t room) {
     ls_chart_series s = {.arm = ls_member_text(json_array_get(page->arms, arm), "name"),
                          .label = ls_member_text(json_array_get(page->arms, arm), "label"),
                          .style = page->styles[arm],
+                         .own = ls_page_own_length(page, arm),
                          .x = values};
     ls_page_end(page, json_array_get(page->arms, arm), s.end);
     return s;

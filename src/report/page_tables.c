@@ -11,6 +11,12 @@ double ls_page_trained(const ls_page *page, const json_t *arm) {
     return isfinite(own) ? own : page->trained_length;
 }
 
+double ls_page_own_length(const ls_page *page, size_t arm) {
+    if (page->trained_length == page->trained_most) return 0;
+    const double own = ls_page_trained(page, json_array_get(page->arms, arm));
+    return isfinite(own) ? own : 0;
+}
+
 ls_page_protocols ls_page_list_protocols(const ls_page *page) {
     ls_page_protocols list = {0};
     for (size_t a = 0; a < page->count; a++) {

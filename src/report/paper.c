@@ -20,14 +20,18 @@ void ls_paper_plain(const ls_paper *p, const char *text) {
         const char *found = NULL;
         for (size_t i = 0; i < sizeof escapes / sizeof escapes[0]; i++)
             if (escapes[i].c == *text) found = escapes[i].latex;
-        if ((unsigned char)*text < ' ')
+        if ((unsigned char)*text < ' ') {
             ls_paper_put(p, " ");
-        else if (p->latex && found != NULL)
+        } else if (p->latex && strncmp(text, "\302\261", 2) == 0) {
+            ls_paper_put(p, "$\\pm$"); /* no sign that a document's encoding must know */
+            text++;
+        } else if (p->latex && found != NULL) {
             ls_paper_put(p, found);
-        else
+        } else {
             ls_text_printf(p->page->ctx, p->out, "%s%c",
                            strchr(p->latex ? "{}$&#_%" : "\\|<>*_`[]", *text) != NULL ? "\\" : "",
                            *text);
+        }
     }
 }
 

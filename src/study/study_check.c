@@ -135,7 +135,7 @@ static ls_status test(rehearsal *r, ls_ctx *ctx, const ls_settings *settings,
                                            .seed = (uint64_t)r->arm->seeds.at[0]};
     LS_TRY(ls_evaluation_open(ctx, &request, evaluation));
     r->cost.parameters = ls_parameters_elements(evaluation->trained.model->store);
-    r->cost.longest = ls_max(r->cost.longest, evaluation->trained.config.model.length);
+    r->cost.longest = ls_max(r->cost.longest, evaluation->trained.config.trained_length);
     for (int64_t i = 0; i < evaluation->settings.lengths.count; i++)
         r->cost.longest = ls_max(r->cost.longest, evaluation->settings.lengths.at[i]);
     return ls_evaluation_run(evaluation, NULL);
@@ -232,12 +232,12 @@ static void print_total(const ls_study *study, const total *all, ls_text *out) {
     ls_ctx *ctx = study->ctx;
     const int64_t jobs = study->keys.jobs;
     const double seconds = all->seconds / (double)ls_max(1, ls_min(jobs, all->trainings));
-    ls_text_printf(ctx, out,
-                   "\n%" PRId64 " trainings and %" PRId64 " evaluations, %" PRId64
-                   " at once with %" PRId64 " threads each: at most %.1f MB\n",
-                   all->trainings, all->evaluations, jobs, study->threads,
-                   1e-6 * (double)all->bytes *
-                       (double)ls_min(jobs, ls_max(all->trainings, all->evaluations)));
+    ls_text_printf(
+        ctx, out,
+        "\n%" PRId64 " trainings and %" PRId64 " evaluations, %" PRId64 " at once with %" PRId64
+        " thread%s each: at most %.1f MB\n",
+        all->trainings, all->evaluations, jobs, study->threads, study->threads == 1 ? "" : "s",
+        1e-6 * (double)all->bytes * (double)ls_min(jobs, ls_max(all->trainings, all->evaluations)));
     if (all->trainings > all->untimed)
         ls_text_printf(
             ctx, out,

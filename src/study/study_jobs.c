@@ -553,8 +553,9 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     LS_TRY_GOTO(sweep(&r));
     LS_TRY_GOTO(write_study(&r));
     LS_TRY_GOTO(make_jobs(&r));
-    ls_say(r.ctx, "%s: %zu of %zu jobs to do, %" PRId64 " at once with %" PRId64 " threads each",
-           study->keys.out, r.count - r.done, r.count, study->keys.jobs, study->threads);
+    ls_say(r.ctx, "%s: %zu of %zu jobs to do, %" PRId64 " at once with %" PRId64 " thread%s each",
+           study->keys.out, r.count - r.done, r.count, study->keys.jobs, study->threads,
+           study->threads == 1 ? "" : "s");
     LS_TRY_GOTO(ls_study_compare_data(study));
     if (r.done < r.count) LS_TRY_GOTO(publish(&r)); /* a page from the first second */
     status = run_jobs(&r);

@@ -72,7 +72,7 @@ static void print_best(const ls_study *study, const json_t *results, ls_text *ou
         if (name != NULL && own != NULL && strcmp(own, name) == 0)
             ls_text_printf(
                 study->ctx, out,
-                "lowest validation loss: %s, %.4f nats per token (mean of %lld seeds)\n\n", name,
+                "lowest validation loss: %s, %.4f nats per token (mean over seeds: %lld)\n\n", name,
                 json_number_value(loss),
                 (long long)json_integer_value(json_object_get(arm, "seeds")));
     }

@@ -45,7 +45,7 @@ static ls_status look_at(ls_suite *suite, int64_t length) {
 static ls_status find_lengths(ls_suite *suite, heads *own) {
     if (suite->settings.lengths.count > 0)
         return ls_suite_lengths(suite, own->lengths, &own->count);
-    const int64_t trained = suite->model->config->model.length;
+    const int64_t trained = suite->model->config->trained_length;
     for (int64_t times = 1; times <= TIMES_MOST; times *= 2) {
         const int64_t length = ls_max(1 + LS_REPEATS * PERIOD_LEAST, times * trained);
         if (suite->window == 0 || length <= suite->window) own->lengths[own->count++] = length;

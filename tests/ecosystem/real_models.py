@@ -1,12 +1,12 @@
-"""Real models from packages: ids and losses beside llama.cpp on the same file, and losses beside a
-reference with the same weights: transformers in f32, or where it is not installed our own f64 of the
-exported folder; and llama.cpp with those weights in F32. A table by document and length: the mean
-loss of its first 256 to 8,192 tokens.
+"""Real models from packages: ids and losses beside llama.cpp on the same file; beside our own f64
+kernels with the weights that the file's blocks stand for, token by token; and with these weights
+written out in f32, beside transformers and llama.cpp. A table by document and length: the mean loss
+of its first 256 to 8,192 tokens.
 
 LONGSHOT_MODELS names the folder of the models. LONGSHOT_DOCUMENTS names a folder with text files of
 40 kB and more, the first eight of which are read; without it they are made from the system's manual
-pages of Perl. LONGSHOT_TOKENS cuts each, LONGSHOT_REFERENCES is how many are held against the
-reference too, LONGSHOT_CASES which models are tried (smollm2,gemma3). LONGSHOT_THREADS: 0 means all."""
+pages of Perl. LONGSHOT_TOKENS cuts each, LONGSHOT_REFERENCES is how many are held against all
+but llama.cpp too, LONGSHOT_CASES which models are tried (smollm2,gemma3). LONGSHOT_THREADS: 0 means all."""
 
 import concurrent.futures
 import ctypes
@@ -31,10 +31,12 @@ TOKENS = int(os.environ.get("LONGSHOT_TOKENS", 8192))
 REFERENCES = int(os.environ.get("LONGSHOT_REFERENCES", 8))
 THREADS = int(os.environ.get("LONGSHOT_THREADS", 0))
 CHUNK = 512
+EXACT = 1024  # tokens of a document that are computed in f64 too, which is slow
 # name: bound on the mean over documents beside llama.cpp, whose products round activations to 8 bits
 # (a single document of 256 tokens may be further off); on a document's mean beside llama.cpp with the
 # same weights in an F32 file, where it rounds no more than its cache of keys and values to 16 bits; on
-# each token beside the reference
+# each token beside our f64, and on the mean over a document's tokens beside transformers in f32, whose
+# rounding is as large as ours
 CASES = {"smollm2": (2e-2, 1e-3, 1e-4), "gemma3": (2e-2, 1e-3, 1e-4)}
 DOCUMENTS = ["perlfunc", "perlop", "perlre", "perlvar", "perlguts", "perlapi", "perlunicode", "perldebguts"]
 POD = pathlib.Path("/usr/share/perl")
@@ -124,28 +126,20 @@ def row_loss(row, target):
     return most + np.log(np.exp(row - most).sum()) - row[target]
 
 
-class Reference:
-    """Losses with the weights that the file's blocks stand for, written out in f32: by transformers
-    in f32, the last step in f64, or by our own f64 kernels."""
+class Transformers:
+    """Losses by transformers in f32, the last step in f64, with the weights of an exported folder."""
 
     def __init__(self, gguf, folder):
+        import torch
+        from transformers import AutoModelForCausalLM
         shutil.rmtree(folder, ignore_errors=True)
         check.longshot("export", str(gguf), f"out={folder}")
-        self.model = None
-        try:
-            import torch
-            from transformers import AutoModelForCausalLM
-        except ImportError:
-            self.name, self.own = "our f64", longshot.open(folder, dtype="f64", threads=THREADS)
-            return
-        self.name, self.torch = "transformers f32", torch
+        self.torch = torch
         if THREADS:
             torch.set_num_threads(THREADS)
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
     def loss(self, ids):
-        if self.model is None:
-            return np.asarray(self.own.loss(ids), np.float64)
         torch, losses = self.torch, []
         with torch.no_grad():
             hidden = self.model.model(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0]
@@ -162,41 +156,63 @@ def in_f32(gguf, path):
     return path
 
 
+class References:
+    """What a document is held against beside llama.cpp on the file itself."""
+
+    def __init__(self, name, gguf):
+        self.exact = longshot.open(gguf, dtype="f64", threads=THREADS)
+        self.public = Transformers(gguf, pathlib.Path(check.work, f"{name}.hf"))
+        self.unrounded = LlamaCpp(in_f32(gguf, pathlib.Path(check.work, f"{name}.gguf")))
+        self.most = {"our f64": 0.0, "transformers f32": 0.0, "llama.cpp F32": 0.0}
+
+    def read(self, ids):
+        self.f64 = np.asarray(self.exact.loss(ids[:EXACT]), np.float64)
+        self.theirs, self.f32 = self.public.loss(ids), self.unrounded.loss(ids)
+
+    def beside(self, losses):
+        """A line about these losses, the first of the document."""
+        count = len(losses)
+        exact = np.abs(losses[:EXACT - 1] - self.f64[:count]).max()
+        public = np.abs(losses - self.theirs[:count]).mean()
+        unrounded = abs(losses.mean() - self.f32[:count].mean())
+        for name, apart in zip(self.most, (exact, public, unrounded)):
+            self.most[name] = max(self.most[name], apart)
+        return f"{exact:12.1e}{public:12.1e}{unrounded:12.1e}"
+
+    def report(self, name, beside_f32, beside_exact):
+        for other, bound, what in (("our f64", beside_exact, "a token"), ("transformers f32", beside_exact, "a mean"),
+                                   ("llama.cpp F32", beside_f32, "a mean")):
+            check.report(f"{name}: beside {other}", self.most[other] <= bound,
+                         f"{what} at most {self.most[other]:.1e} nats (bound {bound:g})")
+
+
 def one(name, bounds):
-    beside_llama, beside_llama_f32, beside_reference = bounds
+    beside_llama, beside_f32, beside_exact = bounds
     (gguf,) = (MODELS / name).glob("*.gguf")
     ours, theirs = longshot.open(gguf, dtype="f32", threads=THREADS), LlamaCpp(gguf)
-    reference = Reference(gguf, pathlib.Path(check.work, f"{name}.hf")) if REFERENCES > 0 else None
-    unrounded = LlamaCpp(in_f32(gguf, pathlib.Path(check.work, f"{name}.gguf"))) if reference else None
-    same, apart_most, less_f32, less = True, 0.0, 0.0, {}
+    references = References(name, gguf) if REFERENCES > 0 else None
+    same, less = True, {}
     print(f"{name:9}{'document':13}{'tokens':>6}{'ours':>10}{'llama.cpp':>10}{'less':>10}"
-          + (f"   F32: less; {reference.name}: mean, largest of a token" if reference else ""), flush=True)
+          + (f"{'our f64':>12}{'transf. f32':>12}{'llama F32':>12}" if references else ""), flush=True)
     for number, (title, text) in enumerate(documents()):
         ids = theirs.encode(text)
         same &= list(ids) == list(ours.tokenize(text))
         ids = ids[:TOKENS]
         a, b = np.asarray(ours.loss(ids), np.float64), theirs.loss(ids)
-        c, d = (reference.loss(ids), unrounded.loss(ids)) if number < REFERENCES else (None, None)
+        if number < REFERENCES:
+            references.read(ids)
         for length in (256 << k for k in range(32) if 256 << k <= len(ids)):
             mean = a[:length].mean(), b[:length].mean()
             less.setdefault(length, []).append(mean[0] - mean[1])
-            line = f"{name:9}{title:13}{length:6}{mean[0]:10.5f}{mean[1]:10.5f}{mean[0] - mean[1]:+10.5f}"
-            if c is not None:
-                apart = np.abs(a[:length] - c[:length])
-                apart_most = max(apart_most, apart.max())
-                less_f32 = max(less_f32, abs(mean[0] - d[:length].mean()))
-                line += f"   {mean[0] - d[:length].mean():+.5f}   {apart.mean():.1e} {apart.max():.1e}"
-            print(line, flush=True)
+            print(f"{name:9}{title:13}{length:6}{mean[0]:10.5f}{mean[1]:10.5f}{mean[0] - mean[1]:+10.5f}"
+                  + (references.beside(a[:length]) if number < REFERENCES else ""), flush=True)
     check.report(f"{name}: ids", same, "as llama.cpp's, 8 documents")
     for length, all_of in less.items():
         check.report(f"{name}: {length} tokens beside llama.cpp", abs(np.mean(all_of)) <= beside_llama,
                      f"{np.mean(all_of):+.5f} nats per token over {len(all_of)} documents "
                      f"(bound {beside_llama:g}), a document at most {np.abs(all_of).max():.5f}")
-    if reference is not None:
-        check.report(f"{name}: beside llama.cpp with F32 weights", less_f32 <= beside_llama_f32,
-                     f"a document at most {less_f32:.1e} nats per token (bound {beside_llama_f32:g})")
-        check.report(f"{name}: beside {reference.name}", apart_most <= beside_reference,
-                     f"a token at most {apart_most:.1e} nats (bound {beside_reference:g})")
+    if references:
+        references.report(name, beside_f32, beside_exact)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ ls_status ls_hay_tokens(const ls_suite *suite, const ls_hay *hay, int64_t exampl
 ls_status ls_suite_lengths(const ls_suite *suite, int64_t lengths[LS_OPTION_LIST_MAX],
                            int64_t *count) {
     const ls_ints *asked = &suite->settings.lengths;
-    const int64_t trained = suite->model->config->model.length;
+    const int64_t trained = suite->model->config->trained_length;
     *count = 0;
     for (int64_t i = 0; i < asked->count; i++) {
         char what[64];

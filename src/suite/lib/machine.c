@@ -342,7 +342,7 @@ static ls_status make_results(machine *m, const json_t *identity, json_t **out) 
     json_object_set_new(results, "chance",
                         isnan(suite->chance) ? json_null() : json_real(suite->chance));
     json_object_set_new(results, "trained_length",
-                        json_integer(suite->model->config->model.length));
+                        json_integer(suite->model->config->trained_length));
     ls_status status =
         ls_samples_results(&m->samples, suite->seed, suite->settings.resamples, results);
     if (status == LS_OK && suite->type->finish != NULL)

@@ -6,6 +6,7 @@
 enum {
     CHUNK = 256,
     SHORT = 64,
+    TRIED = 16, /* candidates beside each other */
     FEW = 8,
     BATCH_TOKENS = 4096,
     BATCH_MAX = 64,
@@ -104,8 +105,63 @@ static int64_t common_start(const ls_suite_item *item) {
             if (n + 1 >= all[c].count || all[c].at[n] != all[0].at[n]) return n;
 }
 
+/* How many tokens of a candidate's rest are fed, where they go at once and whole: only those are
+ * tried beside others. 0: it is fed in pieces. */
+static int64_t tried_length(const ls_scorer *s, const ls_stream *stream, ls_tokens rest) {
+    const int64_t length = rest.count - 1;
+    const int64_t most = ls_min(LOGITS_MOST / vocabulary_of(s), ls_stream_room(stream));
+    return length <= ls_min(most, SHORT) ? length : 0;
+}
+
+/* The rests of several candidates, as long each, whose first tokens are scored already. */
+static ls_status score_together(ls_scorer *s, ls_stream *stream, const ls_stream_mark *mark,
+                                const ls_tokens *rests, ls_likelihood *const *out, int64_t count) {
+    const int64_t V = vocabulary_of(s), length = rests[0].count - 1;
+    int32_t tokens[TRIED * SHORT];
+    LS_TRY(ls_scorer_check_stop(s));
+    LS_TRY(logits_room(s, count * length));
+    for (int64_t c = 0; c < count; c++)
+        memcpy(tokens + c * length, rests[c].at, (size_t)length * sizeof *tokens);
+    LS_TRY(ls_stream_try(stream, mark, tokens, count, length, s->logits));
+    for (int64_t c = 0; c < count; c++)
+        for (int64_t i = 0; i < length; i++)
+            add_token(s->logits + (c * length + i) * V, V, rests[c].at[i + 1], out[c]);
+    s->tokens += count * length;
+    return LS_OK;
+}
+
+/* The rests of an item's candidates from a mark: those of one length beside each other. */
+static ls_status score_rests(ls_scorer *s, ls_stream *stream, const ls_stream_mark *mark,
+                             const ls_suite_item *item, int64_t common, ls_likelihood *out) {
+    const int64_t most = LOGITS_MOST / vocabulary_of(s);
+    ls_tokens rests[TRIED];
+    ls_likelihood *of[TRIED];
+    for (int64_t first = 0; first < item->candidate_count; first++) {
+        const int64_t whole = item->candidates[first].count, length = whole - common - 1;
+        bool before = length == 0;
+        int64_t count = 0;
+        for (int64_t c = 0; c < first && !before; c++) before = item->candidates[c].count == whole;
+        if (before) continue;
+        for (int64_t c = first; c < item->candidate_count; c++) {
+            if (item->candidates[c].count != whole) continue;
+            rests[count] = (ls_tokens){item->candidates[c].at + common, length + 1};
+            of[count++] = &out[c];
+            LS_TRY(ls_stream_back(stream, mark));
+            if (tried_length(s, stream, rests[0]) == 0) {
+                LS_TRY(score_rest(s, stream, rests[0], of[0]));
+                count = 0;
+            } else if (count == TRIED || (count + 1) * length > most) {
+                LS_TRY(score_together(s, stream, mark, rests, of, count));
+                count = 0;
+            }
+        }
+        if (count > 0) LS_TRY(score_together(s, stream, mark, rests, of, count));
+    }
+    return LS_OK;
+}
+
 /* The candidates after what the stream has read; `after` are the logits there, [V], and are
- * overwritten. What all begin with is fed once; between two candidates the stream goes back. */
+ * overwritten. What all begin with is fed once; then the stream goes back for each. */
 static ls_status score_candidates(ls_scorer *s, ls_stream *stream, double *after,
                                   const ls_suite_item *item, ls_likelihood *out) {
     const int64_t V = vocabulary_of(s), common = common_start(item);
@@ -117,19 +173,13 @@ static ls_status score_candidates(ls_scorer *s, ls_stream *stream, double *after
         LS_TRY(feed(s, stream, (ls_tokens){start.at + common - 1, 1}));
         memcpy(after, s->logits, (size_t)V * sizeof *after);
     }
+    for (int64_t c = 0; c < item->candidate_count; c++) {
+        out[c] = begun;
+        add_token(after, V, item->candidates[c].at[common], &out[c]);
+    }
     ls_stream_mark *mark = NULL;
     ls_status status = ls_stream_mark_new(stream, &mark);
-    bool moved = false;
-    for (int64_t c = 0; status == LS_OK && c < item->candidate_count; c++) {
-        const ls_tokens rest = {item->candidates[c].at + common,
-                                item->candidates[c].count - common};
-        out[c] = begun;
-        add_token(after, V, rest.at[0], &out[c]);
-        if (rest.count == 1) continue;
-        if (moved) status = ls_stream_back(stream, mark);
-        if (status == LS_OK) status = score_rest(s, stream, rest, &out[c]);
-        moved = true;
-    }
+    if (status == LS_OK) status = score_rests(s, stream, mark, item, common, out);
     ls_stream_mark_free(s->model->ctx, mark);
     return status;
 }

@@ -182,6 +182,8 @@ LS_INLINE ls_vec ls_vec_max(ls_vec a, ls_vec b) {
     return (ls_vec)_mm512_max_ps((__m512)a, (__m512)b);
 #elif defined(LS_ISA_avx2)
     return (ls_vec)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__ARM_NEON)
+    return (ls_vec)vmaxq_f32((float32x4_t)a, (float32x4_t)b);
 #else
     return ls_vec_pick(a > b, a, b);
 #endif

@@ -80,36 +80,6 @@ static inline void ls_cuda_launched(const ls_run *run, const char *what) {
     ls_cuda_note(ls_cuda_of(run), cudaGetLastError(), what);
 }
 
-/* ---- kernels that begin while the one before them ends ----
- *
- * A step of a stream is a chain of short kernels, most of whose time is beginning and ending. A
- * kernel launched by ls_cuda_follow may be there early. Until it has called ls_cuda_after it reads
- * only what no kernel of a step writes (weights) and writes nothing. */
-
-/* Lets the next kernel come, and waits until all before this one have ended. */
-static __device__ __forceinline__ void ls_cuda_after() {
-#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-template <typename... Wanted, typename... Given>
-static void ls_cuda_follow(const ls_run *run, const char *what, void (*kernel)(Wanted...),
-                           dim3 blocks, dim3 threads, const Given &...given) {
-    ls_cuda *cuda = ls_cuda_of(run);
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = blocks;
-    config.blockDim = threads;
-    config.stream = cuda->stream;
-    config.attrs = &early;
-    config.numAttrs = run->state != NULL && cuda->major >= 9;
-    ls_cuda_note(cuda, cudaLaunchKernelEx(&config, kernel, Wanted(given)...), what);
-}
-
 /* Memory of the host that the device reaches too, for a node that the host has a part in; the same
  * each time, so that a graph can keep it. Cleared when it is new, held until the device is closed;
  * the first run, which is not captured, asks for it. NULL after an error was noted. */

@@ -2,6 +2,7 @@
  * at a time. */
 #include "tensor/cuda/few_rows.cuh"
 
+#include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/reduce.cuh"
 #include "tensor/cuda/rows.cuh"
 

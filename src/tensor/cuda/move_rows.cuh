@@ -3,6 +3,7 @@
 #ifndef LS_TENSOR_CUDA_MOVE_ROWS_H
 #define LS_TENSOR_CUDA_MOVE_ROWS_H
 
+#include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/rows.cuh"
 
 /* ---- rows of a tensor [B,T,...]: the axes after the second lie together ---- */

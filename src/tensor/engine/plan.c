@@ -52,6 +52,24 @@ static void find_lives(ls_program *p) {
     }
 }
 
+/* Sequences go through a passage one after the other: what is needed anywhere in it is nobody else's
+ * place as long as it lasts. */
+static ls_status widen_lives(ls_program *p) {
+    size_t *end = ls_new(p->ctx, p->nodes.count + 1, sizeof *end);
+    if (end == NULL) return LS_ENOMEM;
+    ls__find_passages(p, end);
+    for (size_t i = 0; i < p->tensors.count; i++) {
+        ls_tensor *tensor = p->tensors.at[i];
+        if (tensor->first < 0) continue;
+        const size_t passage = end[tensor->first], last = (size_t)tensor->last;
+        while (passage > 0 && tensor->first > 0 && end[tensor->first - 1] == passage)
+            tensor->first--;
+        if (last < p->nodes.count && end[last] > 0) tensor->last = (int)end[last] - 1;
+    }
+    ls_free(p->ctx, end);
+    return LS_OK;
+}
+
 typedef struct placed {
     ls_tensor *tensor;
     size_t offset, bytes;
@@ -206,6 +224,7 @@ ls_status ls__plan(ls_program *p) {
     if (!p->ctx->rehearsal) LS_TRY(ls_threads_check(p->ctx));
     p->threads = p->ctx->threads;
     find_lives(p);
+    if (p->options.forks) LS_TRY(widen_lives(p));
     LS_TRY(ls__bind_kernels(p));
     LS_TRY(place_tensors(p));
     if (p->workspace_bytes > 0) {

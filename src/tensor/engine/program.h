@@ -135,6 +135,7 @@ typedef struct ls_program_options {
     bool profile_scores;      /* attention keeps "scores" by distance: see ls_score_profile */
     ls_pattern_view patterns; /* attention keeps "pattern" */
     bool guarded;             /* tests: a guard band behind every tensor in the arena */
+    bool forks; /* streaming: its sequences are continuations of one state: see ls_together_try */
 } ls_program_options;
 
 /* A program to record into. The store is borrowed: unless it is sealed, parameters that are not in
@@ -409,11 +410,12 @@ ls_status ls_state_values(const ls_program *program, const ls_state *state, cons
  * other. The results have the bits that each alone would have. */
 typedef struct ls_together ls_together;
 enum {
-    LS_TOGETHER_MOST = 16,  /* tokens: products of more rows go another way */
-    LS_TOGETHER_LENGTH = 4, /* of each sequence */
+    LS_TOGETHER_MOST = 16, /* sequences, and tokens of all: products of more rows go another way */
+    LS_TOGETHER_MANY = 8, /* tokens of each: so many go that way also alone, and MOST is no limit */
+    LS_TOGETHER_LENGTH = 4, /* of each sequence that a server moves on */
     LS_GROUPS_MOST = 16,    /* that run side by side */
 };
-/* Takes over `many`, a streaming program of `count` sequences of 1 to LS_TOGETHER_LENGTH tokens. `one` [count], each the same for one
+/* Takes over `many`, a streaming program of `count` sequences. `one` [count], each the same for one
  * sequence, are borrowed: groups of different sizes that do not run at the same time may share them.
  * *out is NULL where they do not fit together (a model that orders its tensors otherwise): then
  * `many` is freed, and sequences go one by one. */
@@ -425,6 +427,10 @@ ls_program *ls_together_program(const ls_together *together);
 /* states [count of all groups]: those of the first group, then of the next. Several groups run side
  * by side on the processor, each on one thread. Where it fails nothing has moved. */
 ls_status ls_together_run(ls_together *const *groups, int64_t count, ls_state *const *states);
+/* All sequences go on from one state, which stands at the mark and is there again afterwards: what
+ * they add to its caches is overwritten by the next, and new values are not kept. The program has
+ * options.forks. */
+ls_status ls_together_try(ls_together *together, ls_state *state, const ls_state *mark);
 
 /* Whole content as bytes (position, extents, buffers), and back; loading checks every size. */
 ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out);

@@ -140,6 +140,10 @@ void ls__record_backward(ls_program *p);
 void ls__place_over_inputs(ls_program *p);
 void ls__recompute(ls_program *p, size_t forward_count); /* nodes before it are the forward part */
 ls_status ls__plan(ls_program *p);
+/* end[i], of each node: the node behind the passage that it lies in, 0 where it lies in none. A
+ * passage begins where a cache is appended to and ends where it is last read: with one state for
+ * several sequences each goes through it before the next begins. */
+void ls__find_passages(const ls_program *p, size_t *end);
 ls_status ls__bind_kernels(ls_program *p);
 /* How long a node takes, in floating-point operations of a product. */
 double ls__node_work(const ls_node *node);
@@ -155,6 +159,8 @@ void ls__append_all(const ls_program *p, const ls_run *run);
 /* The first position that a query at `start` may still see; `all` where it sees everything. */
 int64_t ls__lowest_seen(ls_retention keep, int64_t start, int64_t all);
 int64_t ls__state_oldest(const ls_state *state);
+/* What a port held at a mark of its state. */
+ls_status ls__port_back(ls_state *state, const ls_state *mark, size_t port);
 void ls__add_begins(ls_program *p);
 ls_status ls__state_begin(ls_program *p, ls_state *state, ls_state *gradient);
 /* Gradients that pass through the state: before the backward part is recorded, and behind it. */

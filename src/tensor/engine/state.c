@@ -382,6 +382,13 @@ void ls_state_stand_at(ls_state *gradient, const ls_state *state) {
     for (size_t i = 0; i < gradient->ports; i++) gradient->port[i].extent = state->port[i].extent;
 }
 
+ls_status ls__port_back(ls_state *state, const ls_state *mark, size_t port) {
+    state->port[port].extent = mark->port[port].extent;
+    if (mark->port[port].data == NULL) return LS_OK;
+    return ls_device_copy(state->ctx, state->port[port].data, mark->port[port].data,
+                          mark->port[port].bytes);
+}
+
 ls_status ls_state_back(ls_state *state, const ls_state *mark) {
     if (state->ports != mark->ports || state->position < mark->position)
         return LS_FAIL(state->ctx, LS_EBUG, "a state goes back to a mark of its own");
@@ -389,12 +396,7 @@ ls_status ls_state_back(ls_state *state, const ls_state *mark) {
     state->oldest = mark->oldest;
     if (state->begins != NULL)
         memcpy(state->begins, mark->begins, (size_t)state->batch * sizeof *state->begins);
-    for (size_t i = 0; i < state->ports; i++) {
-        state->port[i].extent = mark->port[i].extent;
-        if (mark->port[i].data != NULL)
-            LS_TRY(ls_device_copy(state->ctx, state->port[i].data, mark->port[i].data,
-                                  mark->port[i].bytes));
-    }
+    for (size_t i = 0; i < state->ports; i++) LS_TRY(ls__port_back(state, mark, i));
     return LS_OK;
 }
 

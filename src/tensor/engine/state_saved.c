@@ -209,7 +209,8 @@ static ls_status load_port(ls_ctx *ctx, ls_state *state, struct ls_state_port *p
     int64_t about[4] = {0};
     const bool there = take_numbers(reader, about, 4) && (uint64_t)about[0] == port->identity;
     const ls_extent extent = {about[2], about[3]};
-    if (!there || !has_room(port, extent) || (uint64_t)about[1] != content_bytes(port, extent, rows) ||
+    if (!there || !has_room(port, extent) ||
+        (uint64_t)about[1] != content_bytes(port, extent, rows) ||
         !ls_reader_take(reader, (size_t)about[1], &content) ||
         (port->kind == LS_PORT_BEGINS && !begins_fit(state, content, position, oldest)) ||
         !extent_fits(port, extent, position, *oldest))

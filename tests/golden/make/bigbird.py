@@ -1,7 +1,5 @@
 """BigBird (huggingface/transformers): BigBirdBlockSparseAttention, and the blocks that it draws in training."""
-import os
 import re
-import sys
 
 import common
 
@@ -11,8 +9,7 @@ FILE = "src/transformers/models/big_bird/modeling_big_bird.py"
 
 def layer(width, heads, block, random, seed):
     """A layer in training mode, and a list into which each run puts its random blocks."""
-    sys.path.insert(0, os.path.join(common.public("transformers"), "src"))
-    from transformers import BigBirdConfig
+    BigBirdConfig = common.library().BigBirdConfig
     from transformers.models.big_bird import modeling_big_bird as code
     module = code.BigBirdBlockSparseAttention(
         BigBirdConfig(hidden_size=width, num_attention_heads=heads, block_size=block, num_random_blocks=random,

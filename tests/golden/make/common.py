@@ -4,8 +4,9 @@
     python3 DRIVER.py --check PUBLIC FOLDER [CASE ...]  runs the public code on the weights and inputs of
                                                         FOLDER/CASE.safetensors and compares with the file
 
-PUBLIC is a folder of checkouts named as their repositories (PUBLIC/safari, PUBLIC/mamba, ...). A file
-`.commit` in a checkout names its commit where there is no git.
+PUBLIC is a folder of checkouts named as their repositories (PUBLIC/safari, PUBLIC/mamba, ...), or with
+their owners where two share a name (PUBLIC/sunyt32/torchscale). A file `.commit` in a checkout names its
+commit where there is no git.
 """
 import importlib.util
 import json
@@ -32,8 +33,17 @@ def public(name):
     return path
 
 
+def library():
+    """The checkout of huggingface/transformers, in place of a package that may be installed."""
+    sys.path.insert(0, os.path.join(public("transformers"), "src"))
+    import transformers
+    return transformers
+
+
 def commit(name):
     path = os.path.join(PUBLIC, name)
+    if not os.path.isdir(path):
+        path = os.path.join(PUBLIC, name.split("/")[-1])
     if os.path.exists(os.path.join(path, ".commit")):
         return open(os.path.join(path, ".commit")).read().strip()
     return subprocess.check_output(["git", "-C", path, "rev-parse", "HEAD"], text=True).strip()
@@ -106,6 +116,17 @@ def in_double():
     return torch
 
 
+def handed(model, layer, *given, **words):
+    """The named arguments with which a PyTorch model calls a layer of its own, but for the rows."""
+    import torch
+    kept = []
+    hook = layer.register_forward_pre_hook(lambda _, rows, names: kept.append(names), with_kwargs=True)
+    with torch.no_grad():
+        model(*given, **words)
+    hook.remove()
+    return {name: value for name, value in kept[0].items() if name not in ("hidden_states", "query", "key", "value")}
+
+
 # ---- files ----
 
 KINDS = {"float64": "F64", "int64": "I64", "float32": "F32", "int32": "I32", "uint8": "U8"}
@@ -147,22 +168,25 @@ def read(path):
 
 
 def compare(name, want, got):
-    worst = {"out": (0, ""), "grad": (0, "")}
+    worst, missing = {"out": (0, ""), "grad": (0, "")}, False
     largest = {kind: max([np.abs(v).max() for n, v in want.items() if n.startswith(kind) and v.size], default=0)
                for kind in worst}
     for tensor, value in want.items():
         kind = tensor.split(".")[0]
+        if kind in ("w", "in") and tensor in got:  # the file's, unless the public code made it: a constant, a mask
+            kind = "out"
         if kind not in worst or value.size == 0:
             continue
         if tensor not in got:
             print(f"{name}: {tensor} is not computed here")
+            missing = True
             continue
         size = np.abs(value).max()
         if size < ROUNDING * largest[kind]:  # 0 but for rounding, as gradients of key biases
             size = largest[kind]
         difference = np.abs(got[tensor] - value).max() / (size or 1)
-        worst[kind] = max(worst[kind], (difference, tensor))
-    good = worst["out"][0] <= OUTPUT_TOLERANCE and worst["grad"][0] <= GRADIENT_TOLERANCE
+        worst[kind] = max(worst[kind], (difference, tensor), key=lambda pair: pair[0])
+    good = not missing and worst["out"][0] <= OUTPUT_TOLERANCE and worst["grad"][0] <= GRADIENT_TOLERANCE
     print(f"{name}: outputs {worst['out'][0]:.1e} ({worst['out'][1]}), gradients "
           f"{worst['grad'][0]:.1e} ({worst['grad'][1]}){'' if good else '  DIFFERS'}")
     return good
@@ -182,11 +206,11 @@ class Case:
         self.tensors[name] = as_real(value)
 
     def tell(self, repository, file, config, note):
-        """Where it comes from; the repository is OWNER/NAME, checked out as NAME."""
+        """Where it comes from; the repository is OWNER/NAME, checked out as NAME or as OWNER/NAME."""
         names = repository.split(" + ")
         self.about = {
             "repo": repository, "file": file,
-            "commit": " + ".join(commit(name.split("/")[-1]) for name in names),
+            "commit": " + ".join(commit(name) for name in names),
             "config": json.dumps(config), "note": note, "kind": "official", "dtype": "torch.float64",
         }
 

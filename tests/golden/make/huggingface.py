@@ -1,17 +1,10 @@
 """Layers of huggingface/transformers, alone and inside booydar/recurrent-memory-transformer."""
 import os
-import sys
 
 import common
+from common import library
 
 torch = common.in_double()
-
-
-def library():
-    """The checkout, in place of a package that may be installed."""
-    sys.path.insert(0, os.path.join(common.public("transformers"), "src"))
-    import transformers
-    return transformers
 
 
 def pads_last(case, B, T, pads):
@@ -59,6 +52,20 @@ def perceiver(note, B, T, width, pads, queries, **config):
     return fill
 
 
+def perceiver_layer(note, B, T, latents, **config):
+    def fill(case):
+        settings = library().PerceiverConfig()
+        from transformers.models.perceiver import modeling_perceiver as code
+        module = code.PerceiverLayer(settings, is_cross_attention=True, **config).eval()
+        weights = case.weights(module)
+        z = common.leaf(case.number("in.z", (B, latents, config["q_dim"])))
+        x = common.leaf(case.number("in.x", (B, T, config["kv_dim"])))
+        case.tell("huggingface/transformers", "src/transformers/models/perceiver/modeling_perceiver.py",
+                  dict(config, B=B, latents=latents, T=T), note)
+        case.gradients({"y": module(z, inputs=x)[0]}, weights, {"x": x, "z": z})
+    return fill
+
+
 def recurrent_memory(note, B, T, model, memory, segment, align, **config):
     """RecurrentWrapper around a causal language model."""
     def fill(case):
@@ -90,6 +97,9 @@ common.main({
                                     "are masked in the landmarks' scores alone", 2, 24, 7, hidden_size=6,
                                     num_attention_heads=2, num_landmarks=4, segment_means_seq_len=24,
                                     conv_kernel_size=3),
+    "perceiver-cross": perceiver_layer("PerceiverLayer as cross-attend: latents z (queries), inputs x (keys, values), "
+                                       "query residual, MLP", 2, 45, 9, q_dim=10, kv_dim=14, qk_channels=8,
+                                       v_channels=12, num_heads=2, widening_factor=3),
     "perceiver-io": perceiver("PerceiverModel: encoder with its latents, PerceiverBasicDecoder with learned queries; "
                               "sequence 1 has 5 pads", 2, 17, 5, 5, 4, num_latents=4, d_latents=6, d_model=5,
                               num_blocks=2, num_self_attends_per_block=2, num_self_attention_heads=3,

@@ -1,8 +1,10 @@
 """Landmark attention: epfml/landmark-attention, the grouped softmax of lm_benchmark and the attention of
-llama/llama_mem.py in training. The masks that its model makes around the attention are made here from
+llama/llama_mem.py in training, and the attention of lm_benchmark with its cache. The masks that its model makes around the attention are made here from
 the same rows: which are landmarks, and which are of a query's own block."""
+import importlib
 import os
 import sys
+import types
 
 import common
 from common import leaf, main, public, source, stub
@@ -16,6 +18,45 @@ def softmax_of(path):
     sys.modules["lm_models"].positional_encoders = sys.modules["lm_models.positional_encoders"]
     sys.modules["lm_models"].caches = sys.modules["lm_models.caches"]
     return source(os.path.join(path, "lm_benchmark/models/landmark.py"), "lm_models.landmark")
+
+
+def cached(block, chunk, top):
+    """The attention of lm_benchmark over chunks, with the cache of mem_cache.py. Rows are given as they
+    are, landmarks included; the cache counts the tokens behind them to say where a chunk begins."""
+    def make(case):
+        models = os.path.join(public("landmark-attention"), "lm_benchmark/models")
+        common.bare("lm_parts", models)
+        common.stub("tiktoken")
+        code = importlib.import_module("lm_parts.landmark")
+        rotary = importlib.import_module("lm_parts.positional_encoders.rotary")
+        caches = importlib.import_module("lm_parts.caches.mem_cache")
+        width, heads, T = 16, 2, 70
+        config = types.SimpleNamespace(
+            n_embd=width, n_head=heads, bias=False, dropout=0.0, postpone_lm_cache=False, softmax_func="mem_opt",
+            enable_rem_score=False, sequence_length=T, batch_size=1, mem_cache_size=T, mem_cache_freq=block,
+            cache_topk=top, cache_selection_method="per_token_and_head", max_groups_for_softmax=T, group_dropout=None,
+            landmark_id=0)
+        cache, encoder = caches.MemLMCache(config), rotary.RotaryPositionalEncoder(config)
+        layer = code.CausalSelfAttention(config, cache).eval()
+        weights, x = case.weights(layer), case.number("in.x", (1, T, width))
+        is_mem = torch.arange(T) % (block + 1) == block
+        parts = []
+        with torch.no_grad():
+            for at in range(0, T, chunk):
+                end = min(at + chunk, T)
+                tokens = torch.ones(1, int((~is_mem[at:end]).sum()), dtype=torch.long)
+                rows, start, context = cache(tokens)
+                assert rows.shape[1] == end - at and torch.equal(rows[0] == 0, is_mem[at:end])
+                places = rotary.RotaryPositionalEncoderClosure(encoder)
+                parts.append(layer(x[:, at:end], is_mem[None, at:end], places, context, start)[0])
+        case.tell("epfml/landmark-attention", "lm_benchmark/models/landmark.py, caches/mem_cache.py",
+                  {"d": width, "heads": heads, "block": block, "chunk": chunk, "top_k": top, "T": T,
+                   "selection": config.cache_selection_method}, "out.y: chunk by chunk")
+        case.put("in.x", x)
+        case.put("out.y", torch.cat(parts, 1))
+        for name, value in weights.items():
+            case.put("w." + name, value)
+    return make
 
 
 def masks(is_mem, T):
@@ -45,7 +86,6 @@ def grouped(case):
 
 def llama(width, heads, most):
     """The attention of llama/llama_mem.py; its Triton kernel is not called."""
-    import types
     from transformers import utils
     for name in ("add_start_docstrings", "add_start_docstrings_to_model_forward", "replace_return_docstrings"):
         if not hasattr(utils, name):
@@ -112,4 +152,4 @@ def retrieval(width, T, block, chunk, singles):
 
 
 main({"landmark-softmax": grouped, "landmark-attn": training, "landmark-retrieve": retrieval(24, 50, 4, 10, 0),
-      "landmark-retrieve-decode": retrieval(16, 46, 3, 8, 10)})
+      "landmark-retrieve-decode": retrieval(16, 46, 3, 8, 10), "landmark-gpt-cache": cached(5, 24, 2)})

@@ -28,14 +28,19 @@ def performer():
 FILE = "performer_pytorch/performer_pytorch.py"
 
 
-def heads(note, B, H, T, **config):
-    """FastAttention on q, k, v."""
+def heads(note, B, H, T, features=False, **config):
+    """FastAttention on q, k, v; features: those of q and k too."""
     def fill(case):
-        module = performer().FastAttention(**config)
+        code = performer()
+        module = code.FastAttention(**config)
         weights = {} if config.get("no_projection") else case.weights(module, ("projection_matrix",))
         inputs = {name: common.leaf(case.number("in." + name, (B, H, T, config["dim_heads"]))) for name in "qkv"}
         case.tell("lucidrains/performer-pytorch", FILE, dict(config, heads=H, B=B, T=T), note)
-        case.gradients({"y": module(**inputs)}, weights, inputs)
+        outputs = {"y": module(**inputs)}
+        for name in "qk" if features else "":
+            outputs["phi_" + name] = code.softmax_kernel(inputs[name], projection_matrix=module.projection_matrix,
+                                                         is_query=name == "q")
+        case.gradients(outputs, weights, inputs, silent=set(outputs) - {"y"})
     return fill
 
 
@@ -59,7 +64,7 @@ common.main({
     "linformer-shared": linformer("LinformerSelfAttention; keys serve as values, one head of them for all queries",
                                   2, 23, dim=8, seq_len=23, k=5, heads=4, dim_head=3, share_kv=True,
                                   one_kv_head=True),
-    "performer-softmax": heads("FastAttention", 2, 2, 43, dim_heads=8, nb_features=20),
+    "performer-softmax": heads("FastAttention", 2, 2, 43, features=True, dim_heads=8, nb_features=20),
     "performer-causal": heads("FastAttention, causal, the way without CUDA; its key maximum runs over all positions",
                               2, 2, 43, dim_heads=8, nb_features=20, causal=True),
     "performer-elements": heads("FastAttention without projection", 2, 2, 19, dim_heads=4, no_projection=True),

@@ -29,16 +29,27 @@ def causal_mask(module, T):
     return torch.tril(torch.ones(size, size))
 
 
+def stepped(module, x):
+    """Row by row, and the states that it keeps."""
+    state = {}
+    with torch.no_grad():
+        rows = [module(x[t:t + 1], incremental_state=state) for t in range(len(x))]
+    return torch.cat([row[0] if isinstance(row, tuple) else row for row in rows]), state
+
+
 def attention(note, B, T, d, z, v, ndim, **config):
     def fill(case):
         module = modules()[1](d, z, v, ndim, **config).double().eval()
         weights = case.weights(module)
         x = common.leaf(case.number("in.x", (T, B, d)))
         mask = None if config.get("bidirectional") else causal_mask(module, T)
-        y = module(x, attn_mask=mask)[0]
+        y, seen = module(x, attn_mask=mask, need_weights=True)
+        outputs = {"y": y}
+        if mask is not None:
+            outputs.update(weights=seen, bias=module.rel_pos_bias(len(mask)), step=stepped(module, x)[0])
         case.tell("facebookresearch/mega", "fairseq/modules/moving_average_gated_attention.py",
                   dict(config, d=d, z=z, v=v, ndim=ndim, B=B, T=T, layout="T B D"), note)
-        case.gradients({"y": y}, weights, {"x": x})
+        case.gradients(outputs, weights, {"x": x}, silent=set(outputs) - {"y"})
     return fill
 
 
@@ -49,7 +60,10 @@ def average(note, B, T, d, ndim):
         x = common.leaf(case.number("in.x", (T, B, d)))
         case.tell("facebookresearch/mega", "fairseq/modules/exponential_moving_average.py",
                   dict(d=d, ndim=ndim, B=B, T=T, layout="T B D"), note)
-        case.gradients({"y": module(x)}, weights, {"x": x})
+        outputs = {"y": module(x), "kernel": module.kernel(T)}
+        outputs["step"], state = stepped(module, x)
+        outputs["state"] = module._get_input_buffer(state)["prev_state"]
+        case.gradients(outputs, weights, {"x": x}, silent=set(outputs) - {"y"})
     return fill
 
 

@@ -5,6 +5,7 @@ import common
 
 torch = common.in_double()
 BUFFERS = ("layer.kernel.l_kernel",)
+EIGH = torch.linalg.eigh
 
 
 def code(file):
@@ -58,7 +59,53 @@ def minimal(note, B, T, **config):
     return fill
 
 
+def eigenvectors(case, name, made):
+    """eigh with the phases that the file's library chose: they are free, and B tells them. `made` is B with the
+    phases of the library at hand, without the clip of imaginary parts at 2 that the file's may have."""
+    if case.given is None:
+        return EIGH
+    want = torch.view_as_complex(torch.tensor(case.given[name])).reshape(-1)
+    hidden = want.imag.sign() * (made.abs() ** 2 - want.real ** 2).clamp(min=0).sqrt()
+    want = torch.complex(want.real, torch.where(want.imag.abs() == 2, hidden, want.imag))
+    phases = torch.sgn(made * want.conj())
+
+    def turned(matrix):
+        values, vectors = EIGH(matrix)
+        return values, torch.cat([vectors[:, :len(phases)] * phases, vectors[:, len(phases):]], 1)
+    return turned
+
+
+def hippo(case):
+    module = code("s4.py")
+
+    def like_file(name, measure, N, rank):
+        torch.linalg.eigh = EIGH
+        torch.linalg.eigh = eigenvectors(case, name, module.nplr(measure, N, rank, B_clip=None)[2])
+
+    for measure, rank in (("legs", 1), ("legt", 2), ("fout", 1)):
+        for N in (4, 8, 64):
+            name = f"out.{measure}{N}."
+            if N < 64:
+                for part, value in zip("AB", module.transition(measure, N)):
+                    case.put(name + part, value)
+            like_file(name + "nplr_B_noclip", measure, N, rank)
+            for part, value in zip("WPB", module.nplr(measure, N, rank)):
+                case.put(f"{name}nplr_{part}", value)
+            case.put(name + "nplr_B_noclip", module.nplr(measure, N, rank, B_clip=None)[2])
+    like_file("out.diag_legs.B", "legs", 16, 1)
+    for init in ("inv", "legs", "lin", "quad", "real"):
+        A, _, B, _ = module.dplr(init, N=16)
+        case.put(f"out.diag_{init}.A", A)
+        case.put(f"out.diag_{init}.B", B)
+    torch.linalg.eigh = EIGH
+    case.tell("state-spaces/s4", "models/s4/s4.py", {},
+              "transition() matrices A, B; nplr() diagonalisation W, P, B and dplr() A, B (complex as last axis 2); "
+              "eigenvector phases are those of the library used, so compare |P|, |B| and W only; B imaginary parts "
+              "are clipped at 2")
+
+
 common.main({
+    "s4-hippo": hippo,
     "s4-dplr": block("C for length 48", 2, 37, d_model=8, d_state=16, l_max=48, mode="dplr", init="legs",
                      steps={"step_dense": "dense", "step_linear": "linear"}),
     "s4d-lin-zoh": block("diagonal", 2, 50, d_model=8, d_state=16, mode="s4d", init="diag-lin", disc="zoh",

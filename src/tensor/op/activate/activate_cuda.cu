@@ -1,5 +1,5 @@
 /* Pointwise functions, alone or as gates, and their gradients. */
-#include "tensor/cuda/rows.cuh"
+#include "tensor/cuda/map.cuh"
 
 extern "C" {
 #include "tensor/op/activate/activate.h"

@@ -8,6 +8,7 @@
  * every position. */
 #include "tensor/op/attention/attention_job.cuh"
 
+#include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/rows.cuh"
 
 enum { THREADS = 128, AHEAD = 4 };

@@ -80,24 +80,44 @@ size_t ls_attention_tiled_workspace(const ls_attention_job *job, int threads) {
 /* s becomes the weights, relative to the running maximum; what was summed before shrinks by
  * `shrink`. Tells whether any of it did. */
 static bool weigh(int64_t count, int64_t lanes, float *s, running *run, float *shrink) {
-    bool shrinks = false;
-    for (int r = 0; r < lanes; r += LANES) {
-        vec before = vec_load(run->most + r), most = before, sum = {0};
-        for (int64_t j = 0; j < count; j++) most = ls_vec_max(most, vec_load(s + j * QUERIES + r));
-        /* with nothing admitted yet any finite number serves */
-        vec base = ls_vec_pick(most == -INFINITY, (vec){0}, most);
-        vec factor = vec_exp2(before - base);
-        for (int64_t j = 0; j < count; j++) {
-            vec weight = vec_exp2(vec_load(s + j * QUERIES + r) - base);
-            vec_store(s + j * QUERIES + r, weight);
-            sum += weight;
+    enum { BESIDE = 2 }; /* vectors of queries: one alone would wait for its own maximum */
+    vec_int shrinks = {0};
+    for (int r = 0; r < lanes; r += BESIDE * LANES) {
+        vec before[BESIDE], most[BESIDE], base[BESIDE], sum[BESIDE];
+        UNROLL for (int i = 0; i < BESIDE; i++) {
+            before[i] = most[i] = vec_load(run->most + r + i * LANES);
+            sum[i] = (vec){0};
         }
-        vec_store(run->most + r, most);
-        vec_store(run->sum + r, vec_load(run->sum + r) * factor + sum);
-        vec_store(shrink + r, factor);
-        for (int i = 0; i < LANES; i++) shrinks |= factor[i] != 1.0f;
+        for (int64_t j = 0; j < count; j++) {
+            const float *at = s + j * QUERIES + r;
+            UNROLL for (int i = 0; i < BESIDE; i++) {
+                most[i] = ls_vec_max(most[i], vec_load(at + i * LANES));
+            }
+        }
+        /* with nothing admitted yet any finite number serves */
+        UNROLL for (int i = 0; i < BESIDE; i++) {
+            base[i] = ls_vec_pick(most[i] == -INFINITY, (vec){0}, most[i]);
+        }
+        for (int64_t j = 0; j < count; j++) {
+            float *at = s + j * QUERIES + r;
+            UNROLL for (int i = 0; i < BESIDE; i++) {
+                const vec weight = vec_exp2(vec_load(at + i * LANES) - base[i]);
+                vec_store(at + i * LANES, weight);
+                sum[i] += weight;
+            }
+        }
+        UNROLL for (int i = 0; i < BESIDE; i++) {
+            const int at = r + i * LANES;
+            const vec factor = vec_exp2(before[i] - base[i]);
+            vec_store(run->most + at, most[i]);
+            vec_store(run->sum + at, vec_load(run->sum + at) * factor + sum[i]);
+            vec_store(shrink + at, factor);
+            shrinks |= factor != 1.0f;
+        }
     }
-    return shrinks;
+    bool any = false;
+    for (int i = 0; i < LANES; i++) any |= shrinks[i] != 0;
+    return any;
 }
 
 static void shrink_output(const ls_attention_job *job, int64_t lanes, const float *shrink,
@@ -230,6 +250,7 @@ static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t ro
         ls_tile_queries(&queries, job, set, b, h, row, values->unit ? 1 : score_factor(job),
                         scratch->rows);
         if (values->unit) pair_queries(&queries, scratch);
+        tile_clear_absent(&queries, scratch->s); /* what becomes of them is never read */
         ls_interval any = ls_interval_cut(ls_keys_any(rule, queries.positions), set->held);
         int count = ls_tile_runs_of_queries(rule, queries.positions, set->held, runs);
         for (int i = 0; i < count; i++)

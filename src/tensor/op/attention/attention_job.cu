@@ -3,6 +3,8 @@
 #include "tensor/op/attention/attention_parts.cuh"
 #include "tensor/op/attention/attention_plain.cuh"
 
+#include "tensor/cuda/follow.cuh"
+
 enum {
     PUT_WORDS = 512,
     WARPS = 4,           /* of the kernels with a row per warp */

@@ -45,6 +45,7 @@ static inline void score_tiles(const ls_attention_job *job, int64_t b, int64_t h
                                        .full = runs[i].full,
                                        .band = scratch->band,
                                        .meet = scratch->meet};
+                tile_clear_absent(&queries, scratch->s);
                 ls_tile_scores(&queries, &keys, scratch->rows, scratch->decay, scratch->s);
                 visit(&queries, &keys, user);
             }

@@ -467,9 +467,5 @@ void ls_tile_scores(const query_tile *tile, const key_tile *keys, float *rows, f
     if (tile->set->k.type == LS_F32) tile_fetch_ahead(k, job->K);
     ls_tile_product(count, tile->lanes, job->K, k.at, k.stride, 1, tile->transposed, QUERIES, s,
                     QUERIES, false);
-    if (tile->lanes < QUERIES) /* the few queries of a short chunk: absent ones have scores of 0 */
-        for (int64_t j = 0; j < count; j++)
-            memset(s + j * QUERIES + tile->lanes, 0,
-                   (size_t)(QUERIES - tile->lanes) * sizeof(float));
     ls_tile_adjust(tile, keys, s);
 }

@@ -125,7 +125,8 @@ bool ls_tile_is_plain(const ls_key_set_run *set);
 /* Makes scores of products: adds biases, caps them, and sets pairs that are not admitted to -infinity. */
 void ls_tile_adjust(const query_tile *tile, const key_tile *keys, float *s);
 /* s[key][query]: the scores of a tile of keys, -infinity where a pair is not admitted. Scratch:
- * rows and decay, KEYS * padded(K) floats each (decay only where the set decays). */
+ * rows and decay, KEYS * padded(K) floats each (decay only where the set decays). Columns from
+ * tile->lanes on, of a short chunk, must hold numbers, and hold others afterwards. */
 void ls_tile_scores(const query_tile *tile, const key_tile *keys, float *rows, float *decay,
                     float *s);
 /* Loads the relative keys of a tile's distances into keys->band; returns the distance of row 0. */
@@ -141,6 +142,10 @@ static inline int64_t tile_whole_distance(const query_tile *tile, int64_t key_ro
 /* The first tile of keys from number `from` on that the queries' lists let them see. */
 static inline int64_t tile_next_keys(const query_tile *tile, int64_t from) {
     return ls_block_next_tile(&tile->set->seen_by_queries, tile->h, tile->positions, KEYS, from);
+}
+
+static inline void tile_clear_absent(const query_tile *tile, float *s) {
+    if (tile->lanes < QUERIES) memset(s, 0, (size_t)(KEYS * QUERIES) * sizeof *s);
 }
 
 /* Rows lie too far apart for the processor to guess the next: a tile ahead they are asked for. */

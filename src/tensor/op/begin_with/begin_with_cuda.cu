@@ -1,5 +1,5 @@
 /* y = v, for every sequence of the batch, at its start, and x after it. */
-#include "tensor/cuda/rows.cuh"
+#include "tensor/cuda/map.cuh"
 
 struct same_map {
     template <int LANES>

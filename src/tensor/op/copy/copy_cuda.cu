@@ -1,4 +1,5 @@
 /* Moving rows: copies, sums of gradients, caches. These go by the tensors' own types. */
+#include "tensor/cuda/map.cuh"
 #include "tensor/cuda/move_rows.cuh"
 
 struct sum_map {

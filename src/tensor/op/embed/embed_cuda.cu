@@ -1,6 +1,7 @@
 /* Rows of a table by token number, their gradient, and the last row of each sequence. */
 #include <cub/device/device_radix_sort.cuh>
 
+#include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/rows.cuh"
 
 /* ---- forward ---- */

@@ -71,6 +71,7 @@ static void run_held(const ls_run *run, const ls_gemm *whole, held_rows held) {
 }
 
 _Static_assert((int)LS_TOGETHER_MOST <= (int)LS_GEMM_FEW_MOST, "a group's rows are few");
+_Static_assert((int)LS_TOGETHER_MANY >= (int)LS_GEMM_FEW, "a sequence's rows are many alone too");
 
 static void forward(const ls_run *run, const ls_node *node) {
     ls_gemm g = forward_product(node);

@@ -1,6 +1,6 @@
 /* y + scale x, a factor per channel, and its gradients. */
 #include "tensor/cuda/column_products.cuh"
-#include "tensor/cuda/rows.cuh"
+#include "tensor/cuda/map.cuh"
 
 static ls_cuda_axes axes_of(int64_t rows, ls_cuda_matrix m) {
     return ls_cuda_axes_of_rows(rows, m.width, m.stride);

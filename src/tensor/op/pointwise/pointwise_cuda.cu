@@ -1,5 +1,5 @@
 /* Broadcast sums, multiples, quotients, choices, dropout, and new draws. */
-#include "tensor/cuda/rows.cuh"
+#include "tensor/cuda/map.cuh"
 
 extern "C" {
 #include "tensor/op/pointwise/pointwise.h"

@@ -2,6 +2,7 @@
  *
  * Fast kernels hold a row in registers: 16 bytes at a time, by one warp or one block per row. Rows
  * that are too wide, odd or not aligned go through plain kernels, which read them again. */
+#include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/rows.cuh"
 
 extern "C" {

@@ -1,6 +1,7 @@
 /* Rotation of pairs. Cosines and sines are computed once per run and position in f64, narrowed, and
  * serve every head, and every sequence unless each has its own places; factors (temperature, the
  * key's xPos decay) are already in them. */
+#include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/position_map.cuh"
 #include "tensor/cuda/rows.cuh"
 

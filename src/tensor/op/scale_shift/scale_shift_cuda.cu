@@ -1,7 +1,7 @@
 /* Gains and shifts that make several rows of one, and their gradients. */
 #include "tensor/cuda/column_products.cuh"
 #include "tensor/cuda/column_sums.cuh"
-#include "tensor/cuda/rows.cuh"
+#include "tensor/cuda/map.cuh"
 
 /* [rows, parts, width] at these strides. */
 static ls_cuda_axes parts_at(int64_t rows, int64_t parts, int64_t width, int64_t row,
