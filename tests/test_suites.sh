@@ -186,6 +186,12 @@ printf '{"text": "a b"}\n[1]\n' >wrong.jsonl
 refused 3 "line 2 is no JSON object" eval run suite=lambada suite.path=wrong.jsonl
 : >wrong.jsonl
 refused 3 "has no lines" eval run suite=lambada suite.path=wrong.jsonl
+echo "no JSON at all" >wrong.jsonl
+refused 3 "wrong.jsonl, line 1" eval run suite=lambada suite.path=wrong.jsonl
+printf 'a text\nin Latin-1: caf\351\n' >latin.txt
+for suite in needle heads "ruler suite.tasks=niah_single_2"; do
+    refused 3 "latin.txt: line 2 is not UTF-8" eval run suite=$suite suite.path=latin.txt
+done
 sed '1s/\["it is 0"\]/[]/' nq.jsonl >wrong.jsonl
 refused 3 "line 1 has no list of texts .answers., or an empty one" eval run suite=middle \
     suite.path=wrong.jsonl suite.documents=3 suite.candidates=4

@@ -22,7 +22,11 @@ for command in ../command-*; do
         "longshot study own.yaml"*) # the same with less to do
             sed -i 's/$/ model.layers=1 model.width=16 train.steps=4 train.batch=2 eval.tokens=2048 threads=1/' "$command";;
     esac
-    . "$command" >>../out.txt 2>&1 || { cat "$command"; tail -n 5 ../out.txt; exit 1; }
+    set +e # a shell may end within a file it reads, whatever stands behind
+    . "$command" >>../out.txt 2>&1
+    code=$?
+    set -e
+    [ $code -eq 0 ] || { cat "$command"; tail -n 5 ../out.txt; exit 1; }
 done
 [ $installing -eq 3 ] || { echo "$installing commands that install"; exit 1; }
 python3 - <<'P'

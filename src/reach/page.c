@@ -347,29 +347,63 @@ static void put_definitions(const reach_page *page) {
     ls_text_printf(page->ctx, page->out, "</dl>\n");
 }
 
-/* Jobs by their beginnings: "needle/as it is: 12". */
+/* How much of a measurement's name says what and of which variant: "needle/as it is" of
+ * "needle/as it is/256/11". */
+static size_t kind_length(const char *id) {
+    const char *kind = strchr(id, '/'), *variant = kind == NULL ? NULL : strchr(kind + 1, '/');
+    return variant == NULL ? strlen(id) : (size_t)(variant - id);
+}
+
+static bool same_kind(const char *a, const char *b) {
+    return kind_length(a) == kind_length(b) && strncmp(a, b, kind_length(a)) == 0;
+}
+
+static const char *left_at(const json_t *left, size_t index) {
+    const char *id = json_string_value(json_array_get(left, index));
+    return id == NULL ? "" : id;
+}
+
+/* Measurements by their kinds: "needle, as it is: 12". */
+static void put_left_kinds(const reach_page *page, const json_t *left) {
+    ls_text_printf(page->ctx, page->out, "<ul>\n");
+    for (size_t i = 0; i < json_array_size(left); i++) {
+        const char *id = left_at(left, i);
+        size_t before = 0, count = 0;
+        while (before < i && !same_kind(left_at(left, before), id)) before++;
+        if (before < i) continue;
+        for (size_t k = i; k < json_array_size(left); k++) count += same_kind(left_at(left, k), id);
+        char kind[128];
+        snprintf(kind, sizeof kind, "%.*s", (int)kind_length(id), id);
+        char *slash = strchr(kind, '/');
+        if (slash != NULL) *slash = '\0';
+        ls_text_printf(page->ctx, page->out, "<li>");
+        ls_html(page->ctx, kind, page->out);
+        if (slash != NULL) {
+            ls_text_printf(page->ctx, page->out, ", ");
+            ls_html(page->ctx, slash + 1, page->out);
+        }
+        ls_text_printf(page->ctx, page->out, ": %zu</li>\n", count);
+    }
+    ls_text_printf(page->ctx, page->out, "</ul>\n");
+}
+
 static void put_left_out(const reach_page *page) {
     const json_t *left = json_object_get(page->state, "left_out");
     const char *key;
     json_t *value;
-    size_t index, refused = 0;
+    size_t refused = 0;
     json_object_foreach(json_object_get(page->state, "jobs"), key, value) refused +=
         json_object_get(value, "refused") != NULL;
     const json_t *none = json_object_get(page->state, "not_applicable");
     if (json_array_size(left) + refused + json_object_size(none) == 0) return;
     ls_text_printf(page->ctx, page->out, "<h2>What was left out</h2>\n");
-    if (json_array_size(left) > 0)
+    if (json_array_size(left) > 0) {
         ls_text_printf(page->ctx, page->out,
                        "<p>%zu measurements did not fit into the budget. The same command goes on "
-                       "with them:</p>\n<pre>",
+                       "with them:</p>\n",
                        json_array_size(left));
-    json_array_foreach(left, index, value) {
-        if (index == 12) ls_text_printf(page->ctx, page->out, "...\n");
-        if (index >= 12) continue;
-        ls_html(page->ctx, json_is_string(value) ? json_string_value(value) : "", page->out);
-        ls_text_printf(page->ctx, page->out, "\n");
+        put_left_kinds(page, left);
     }
-    if (json_array_size(left) > 0) ls_text_printf(page->ctx, page->out, "</pre>\n");
     if (refused + json_object_size(none) == 0) return;
     ls_text_printf(page->ctx, page->out, "<p>What does not apply to this model:</p>\n<dl>\n");
     json_object_foreach((json_t *)none, key, value) ls_html_term(

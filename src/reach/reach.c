@@ -246,6 +246,11 @@ bool ls_reach_stopped(const ls_reach *reach) {
     return reach->hooks->stop != NULL && *reach->hooks->stop != 0;
 }
 
+double ls_reach_end(const ls_reach *reach) {
+    static const double share = 0.02, most = 3; /* of the budget; seconds */
+    return reach->begun + reach->budget - fmin(most, share * reach->budget);
+}
+
 static ls_status measure(ls_reach *reach) {
     if (json_object_get(reach->state, "plan") == NULL) {
         ls_status status = ls_reach_plan(reach);
@@ -269,7 +274,7 @@ ls_status ls_reach_run(ls_reach *reach, const ls_reach_hooks *hooks) {
     LS_TRY(ls_folder_make(ctx, reach->folder));
     LS_TRY(ls_evaluation_data(&reach->model, &reach->data));
     LS_TRY(load_state(reach));
-    LS_TRY(ls_deadline_begin(ctx, reach->begun + reach->budget, hooks->stop, &reach->deadline));
+    LS_TRY(ls_deadline_begin(ctx, ls_reach_end(reach), hooks->stop, &reach->deadline));
     ls_status status = measure(reach);
     ls_deadline_end(&reach->deadline);
     if (status != LS_OK && status != LS_ESTOP) return status;

@@ -46,6 +46,8 @@ typedef struct ls_reach {
     json_t *state; /* reach.json */
 } ls_reach;
 
+/* When measuring ends: the sentence and the page are made within the budget too. */
+double ls_reach_end(const ls_reach *reach);
 /* Opens the model and reads all settings; the caller then looks whether some were not used. Clear
  * *out in any case. */
 ls_status ls_reach_open(ls_ctx *ctx, const ls_reach_request *request, ls_reach *out);

@@ -8,7 +8,7 @@
 enum { ID = 256 };
 
 static double seconds_left(const ls_reach *reach) {
-    return reach->begun + reach->budget - ls_clock();
+    return ls_reach_end(reach) - ls_clock();
 }
 
 static double first_estimate(const ls_reach *reach, const ls_reach_job *job) {

@@ -138,7 +138,7 @@ static void draw_change(const heads_view *h, const shown *score, const char *key
     }
     ls_chart_count(longest, to, sizeof to);
     ls_chart_count(h->length.at[0], from, sizeof from);
-    snprintf(title, sizeof title, "%s: change from %s to %s tokens", score->name, from, to);
+    snprintf(title, sizeof title, "%s: change from %s to %s", score->name, from, to);
     /* a tenth at least, so that noise does not look like a change */
     draw_map(h, title, strstr(key, "distance") ? fmax(most, 1) : ceil(10 * fmax(most, 0.05)) / 10,
              true, out);
@@ -161,6 +161,15 @@ void ls_heads_pictures(const ls_suite_view *view, ls_text *out) {
 }
 
 /* ---- tables ---- */
+
+/* A score's key in words: "text_first_token" is "first token, text". */
+static void words_of(const char *key, char *out, size_t bytes) {
+    static const char text[] = "text_";
+    const bool of_text = strncmp(key, text, sizeof text - 1) == 0;
+    snprintf(out, bytes, "%s%s", key + (of_text ? sizeof text - 1 : 0), of_text ? ", text" : "");
+    for (char *c = out; *c != '\0'; c++)
+        if (*c == '_') *c = ' ';
+}
 
 static void model_table(const ls_suite_view *view, ls_text *out) {
     static const char *const keys[] = {"repeat_gain", "in_context_learning",
@@ -191,8 +200,16 @@ static void model_table(const ls_suite_view *view, ls_text *out) {
     ls_table_close(view->ctx, out);
 }
 
+static void text_cell(ls_ctx *ctx, const char *text, ls_text *out) {
+    ls_text_printf(ctx, out, "<td data-value=\"");
+    ls_html(ctx, text, out);
+    ls_text_printf(ctx, out, "\">");
+    ls_html(ctx, text, out);
+    ls_text_printf(ctx, out, "</td>");
+}
+
 static void changes_table(const ls_suite_view *view, ls_text *out) {
-    static const char *const names[] = {"head", "length", "from", "to", "score"};
+    static const char *const names[] = {"head", "score", "length", "from", "to"};
     const json_t *list = json_object_get(view->results, "changes");
     if (json_array_size(list) == 0) return;
     ls_text_printf(view->ctx, out,
@@ -207,19 +224,24 @@ static void changes_table(const ls_suite_view *view, ls_text *out) {
         snprintf(text, sizeof text, "layer %.0f, head %.0f", ls_member_real(row, "layer"),
                  ls_member_real(row, "head"));
         ls_table_row(view->ctx, text, out);
+        words_of(ls_member_text(row, "metric"), text, sizeof text);
+        text_cell(view->ctx, text, out);
         ls_chart_count(ls_member_real(row, "length"), text, sizeof text);
         ls_table_cell(view->ctx, ls_member_real(row, "length"), text, out);
-        for (size_t i = 2; i < 4; i++) {
+        for (size_t i = 3; i < 5; i++) {
             snprintf(text, sizeof text, "%.3f", ls_member_real(row, names[i]));
             ls_table_cell(view->ctx, ls_member_real(row, names[i]), text, out);
         }
-        ls_text_printf(view->ctx, out, "<td class=\"text\" data-value=\"");
-        ls_html(view->ctx, ls_member_text(row, "metric"), out);
-        ls_text_printf(view->ctx, out, "\">");
-        ls_html(view->ctx, ls_member_text(row, "metric"), out);
-        ls_text_printf(view->ctx, out, "</td></tr>\n");
+        ls_text_printf(view->ctx, out, "</tr>\n");
     }
     ls_table_close(view->ctx, out);
+}
+
+/* Never longer than a few bytes, whatever a file says. */
+static size_t put_value(char *out, size_t bytes, const char *before, int digits, double value) {
+    const bool usual = fabs(value) < 1e7;
+    return (size_t)(usual ? snprintf(out, bytes, "%s%.*f", before, digits, value)
+                          : snprintf(out, bytes, "%s%.4g", before, value));
 }
 
 /* The values of one head: at the shortest length, and small those at the others. */
@@ -231,10 +253,11 @@ static void put_head(const heads_view *h, size_t row, size_t column, double *val
     const size_t lengths = h->length.count < LENGTHS_MAX ? h->length.count : LENGTHS_MAX;
     for (size_t s = 0; s < SCORES; s++) {
         const double *value = values + s * lengths * all + at;
-        size_t used = (size_t)snprintf(text, sizeof text, "%.4g", value[0]);
+        const int digits = strstr(h->keys[s], "distance") == NULL ? 3 : 1;
+        size_t used = put_value(text, sizeof text, "", digits, value[0]);
         for (size_t l = 1; l < lengths && !scores[s].both_ways; l++)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.4g",
-                                     l == 1 ? "<small>" : ", ", value[l * all]);
+            used += put_value(text + used, sizeof text - used, l == 1 ? "<small>" : ", ", digits,
+                              value[l * all]);
         if (lengths > 1 && !scores[s].both_ways)
             snprintf(text + used, sizeof text - used, "</small>");
         ls_table_cell(h->view->ctx, value[0], text, out);
@@ -257,7 +280,9 @@ static void heads_table(const heads_view *h, ls_text *out) {
     ls_table_open(ctx, out);
     ls_table_head(ctx, "head", out);
     for (size_t s = 0; s < SCORES; s++) {
-        ls_table_head(ctx, h->keys[s], out);
+        char words[64];
+        words_of(h->keys[s], words, sizeof words);
+        ls_table_head(ctx, words, out);
         for (size_t l = 0; l < lengths; l++)
             fill(h, h->keys[s], h->length.at[l], values + (s * lengths + l) * all);
     }

@@ -52,13 +52,15 @@ static void open_page(ls_page *page, const char *protocol) {
              page->trained_length, page->trained_most);
     ls_text_printf(ctx, out, "<p class=\"soft\">");
     if (opened > 0)
-        ls_text_printf(ctx, out, "%zu arms from checkpoints%s", opened,
+        ls_text_printf(ctx, out, "%zu arm%s from checkpoints%s", opened, opened == 1 ? "" : "s",
                        trained > opened ? ", " : "");
-    if (trained > opened) ls_text_printf(ctx, out, "%zu arms trained", trained - opened);
+    if (trained > opened)
+        ls_text_printf(ctx, out, "%zu arm%s trained", trained - opened,
+                       trained - opened == 1 ? "" : "s");
     ls_text_printf(ctx, out, " at %s tokens", lengths);
     if (page->count > trained)
-        ls_text_printf(ctx, out, ", %zu more that test their weights under another method",
-                       page->count - trained);
+        ls_text_printf(ctx, out, ", %zu more that test%s their weights under another method",
+                       page->count - trained, page->count - trained == 1 ? "s" : "");
     ls_text_printf(ctx, out, "; seeds: %.0f.</p>\n", seeds);
     const size_t aside = json_array_size(json_object_get(page->results, "not_chosen"));
     if (aside > 0)

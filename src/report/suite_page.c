@@ -214,8 +214,11 @@ static void name_of(const json_t *cell, const char *x, char *out, size_t bytes) 
         const size_t used = strlen(out);
         const char *gap = used > 0 ? ", " : "";
         const double number = json_number_value(value);
+        const bool counted = strcmp(key, "pairs") == 0 || strcmp(key, "documents") == 0;
         if (json_is_string(value))
             snprintf(out + used, bytes - used, "%s%s", gap, json_string_value(value));
+        else if (counted)
+            snprintf(out + used, bytes - used, "%s%.0f %s", gap, number, key);
         else
             snprintf(out + used, bytes - used, "%s%s %.*f", gap, key, number != floor(number),
                      number);

@@ -47,7 +47,8 @@ static ls_status read_passage(ls_suite *suite, int64_t index, ls_pool *pool, pas
 static ls_status open_files(ls_suite *suite) {
     lambada *own = suite->own;
     LS_TRY(ls_lines_open(suite, suite->settings.path, &own->lines));
-    own->jsonl = own->lines.at[0][0] == '{';
+    const char *ending = strrchr(suite->settings.path, '.');
+    own->jsonl = own->lines.at[0][0] == '{' || (ending != NULL && strcmp(ending, ".jsonl") == 0);
     suite->groups = own->lines.count;
     if (suite->settings.samples > 0) suite->groups = ls_min(suite->groups, suite->settings.samples);
     suite->lengths = ls_new(suite->ctx, (size_t)suite->groups, sizeof *suite->lengths);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "suite/lib/lines.h"
 #include "task/lib/writing.h"
 
 ls_status ls_hay_open(ls_suite *suite, ls_hay *out) {
@@ -15,6 +16,7 @@ ls_status ls_hay_open(ls_suite *suite, ls_hay *out) {
     out->length = out->map.length;
     if (out->length == 0)
         return LS_FAIL(suite->ctx, LS_EINPUT, "%s has no text", suite->settings.path);
+    LS_TRY(ls_lines_check(suite->ctx, suite->settings.path, &out->map));
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)ls_hash(out->text, out->length));
     json_object_set_new(suite->notes, "haystack", json_string(hash));
     return LS_OK;

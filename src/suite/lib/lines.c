@@ -21,6 +21,12 @@ static int64_t bad_line(const ls_map *map) {
     return 0;
 }
 
+ls_status ls_lines_check(ls_ctx *ctx, const char *path, const ls_map *map) {
+    const int64_t bad = bad_line(map);
+    if (bad == 0) return LS_OK;
+    return LS_FAIL(ctx, LS_EINPUT, "%s: line %lld is not UTF-8", path, (long long)bad);
+}
+
 static ls_status find_lines(ls_ctx *ctx, ls_lines *out) {
     if (out->map.length == 0) return LS_OK; /* and there is no map */
     const char *text = (const char *)out->map.bytes, *end = text + out->map.length;
@@ -50,8 +56,7 @@ ls_status ls_lines_open(ls_suite *suite, const char *path, ls_lines *out) {
     char hash[20];
     *out = (ls_lines){.path = path};
     LS_TRY(ls_map_open(ctx, path, &out->map));
-    const int64_t bad = bad_line(&out->map);
-    if (bad > 0) return LS_FAIL(ctx, LS_EINPUT, "%s: line %lld is not UTF-8", path, (long long)bad);
+    LS_TRY(ls_lines_check(ctx, path, &out->map));
     LS_TRY(find_lines(ctx, out));
     if (out->count == 0) return LS_FAIL(ctx, LS_EINPUT, "%s has no lines", path);
     snprintf(hash, sizeof hash, "%016llx",

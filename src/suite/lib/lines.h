@@ -16,6 +16,8 @@ typedef struct ls_lines {
 /* Opens a file, checks that it is UTF-8, and notes its hash in the suite's notes. LS_EINPUT in one
  * sentence where it has no lines. Close in any case. */
 ls_status ls_lines_open(ls_suite *suite, const char *path, ls_lines *out);
+/* LS_EINPUT where a file is not UTF-8: it names the line. */
+ls_status ls_lines_check(ls_ctx *ctx, const char *path, const ls_map *map);
 void ls_lines_close(ls_ctx *ctx, ls_lines *lines);
 /* The line as a JSON object; a new reference. */
 ls_status ls_lines_json(ls_ctx *ctx, const ls_lines *lines, int64_t index, json_t **out);

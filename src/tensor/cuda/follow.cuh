@@ -1,0 +1,38 @@
+/* Kernels that begin while the one before them ends.
+ *
+ * A step of a stream is a chain of short kernels, most of whose time is beginning and ending. A
+ * kernel launched by ls_cuda_follow may be there early. Until it has called ls_cuda_after it reads
+ * only what no kernel of a step writes (weights) and writes nothing.
+ *
+ * Who includes this is compiled for every architecture by itself: its code differs
+ * (cmake/cuda.cmake). */
+#ifndef LS_TENSOR_CUDA_FOLLOW_H
+#define LS_TENSOR_CUDA_FOLLOW_H
+
+#include "tensor/cuda/cuda.cuh"
+
+/* Lets the next kernel come, and waits until all before this one have ended. */
+static __device__ __forceinline__ void ls_cuda_after() {
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <typename... Wanted, typename... Given>
+static void ls_cuda_follow(const ls_run *run, const char *what, void (*kernel)(Wanted...),
+                           dim3 blocks, dim3 threads, const Given &...given) {
+    ls_cuda *cuda = ls_cuda_of(run);
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = threads;
+    config.stream = cuda->stream;
+    config.attrs = &early;
+    config.numAttrs = run->state != NULL && cuda->major >= 9;
+    ls_cuda_note(cuda, cudaLaunchKernelEx(&config, kernel, Wanted(given)...), what);
+}
+
+#endif
