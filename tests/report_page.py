@@ -197,10 +197,11 @@ drawn.pointed = [...document.querySelectorAll("figure")].filter(f => f.querySele
 drawn.readings = [...document.querySelectorAll("figure")].map(f => {
     const svg = f.querySelector("svg.chart[data-kind=lines]");
     if (svg === null) return null;
+    svg.scrollIntoView();
     const at = svg.getBoundingClientRect();
     svg.dispatchEvent(new PointerEvent("pointermove", {clientX: at.x + 0.45 * at.width, clientY: at.y + 0.5 * at.height}));
     const panel = f.querySelector(".read");
-    const read = {x: +panel.dataset.x, rows: [...panel.querySelectorAll("tr")].map(r => [r.dataset.arm, ...[...r.cells].map(text)])};
+    const read = {clear: panel.getBoundingClientRect().top >= at.bottom - 1, x: +panel.dataset.x, unit: panel.firstChild.data, rows: [...panel.querySelectorAll("tr")].map(r => [r.dataset.arm, ...[...r.cells].map(text)])};
     svg.dispatchEvent(new PointerEvent("pointerleave"));
     return Object.assign(read, {left: f.querySelector(".read, .cross") !== null});
 });
@@ -513,6 +514,7 @@ def check_readings(drawn, arms):
         if reading is None:
             continue
         assert not reading["left"] and reading["rows"], figure["caption"]
+        assert reading["clear"], "%s: what is read hides the lines" % figure["caption"]
         for name, label, value, *rest in reading["rows"]:
             series = next(s for s in figure["series"] if s["arm"] == name)
             titles = [t["title"] for t in series["points"] if " at %.7g: " % reading["x"] in t["title"]]
@@ -522,7 +524,8 @@ def check_readings(drawn, arms):
             if figure["caption"].startswith("Perplexity"):
                 row = next(r for a in arms if a["name"] == name for r in a["results"]
                            if r["length"] == reading["x"] and figure["heading"].endswith(": " + r["protocol"]))
-                shows("bits per byte at the pointer", rest[1].partition(" ")[0], row["bits_per_byte"])
+                shows("bits per byte at the pointer", rest[1], row["bits_per_byte"])
+                assert reading["unit"].endswith("bits per byte"), reading["unit"]
         if not figure["caption"].startswith(("Loss by", "Training")):
             shown = [s["arm"] for s in figure["series"] if any(" at %.7g: " % reading["x"] in t["title"] for t in s["points"])]
             assert sorted(shown) == sorted(r[0] for r in reading["rows"]), (shown, reading)

@@ -403,13 +403,33 @@ static void keys_of_parts(void **state) {
     }
 }
 
+/* Latency and bandwidth of messages: exact where they lie on a line, and as far off as the one that
+ * does not. */
+static void line_of_messages(void **state) {
+    (void)state;
+    const double bytes[] = {64, 4096, 1 << 20};
+    double seconds[3];
+    for (int i = 0; i < 3; i++) seconds[i] = 7e-6 + bytes[i] / 8e9;
+    ls_line line = ls_bench_line(bytes, seconds, 3);
+    close_to(line.latency, 7e-6);
+    close_to(line.per_byte, 1 / 8e9);
+    assert_true(line.worst < 1e-9);
+    seconds[1] *= 2;
+    line = ls_bench_line(bytes, seconds, 3);
+    assert_true(line.latency > 7e-6 && line.latency < seconds[1]);
+    close_to(line.worst, 1 - (line.latency + line.per_byte * bytes[1]) / seconds[1]);
+    for (int i = 0; i < 3; i++) seconds[i] = bytes[i] * bytes[i]; /* no latency is below 0 */
+    assert_true(ls_bench_line(bytes, seconds, 3).latency == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(medians),       cmocka_unit_test(methods),
-        cmocka_unit_test(a_turn),        cmocka_unit_test(turns_beside_a_peer),
-        cmocka_unit_test(training),      cmocka_unit_test(decoding),
-        cmocka_unit_test(row_by_row),    cmocka_unit_test(result_by_result),
-        cmocka_unit_test(keys_of_parts), cmocka_unit_test(why_a_peer_ended),
+        cmocka_unit_test(medians),          cmocka_unit_test(methods),
+        cmocka_unit_test(a_turn),           cmocka_unit_test(turns_beside_a_peer),
+        cmocka_unit_test(training),         cmocka_unit_test(decoding),
+        cmocka_unit_test(row_by_row),       cmocka_unit_test(result_by_result),
+        cmocka_unit_test(keys_of_parts),    cmocka_unit_test(why_a_peer_ended),
+        cmocka_unit_test(line_of_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,19 @@ code=0
 [ $code -eq 4 ] || { cat said; fail "a length that does not fit gave $code"; }
 with_ranks 4 sh -c 'ulimit -v 150000; exec "$@"' sh "$program" train $long train.context=4 out=l4
 
+# a forecast of what would take 500 MB takes little itself
+if command -v python3 >/dev/null; then
+    taken=$(python3 - "$program" train data.corpus=text.txt data.tokenizer=byte model.width=64 model.layers=2 \
+        mixer.window=1024 train.length=4096 train.batch=64 train.accumulate=64 train.shards=1 train.context=4 \
+        check=true <<'END'
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+END
+    )
+    [ "$taken" -lt 200000 ] || fail "check=true took $taken KB"
+fi
+
 refused 2 "cannot be cut into train.context=16 parts" train $small train.length=40 train.context=16 out=x
 refused 2 "train.context=3 must be a power of two" train $small train.context=3 out=x
 refused 2 "they do not go together" train $small data.loader=stream train.carry=64 train.context=2 out=x

@@ -9,13 +9,14 @@
 #include "base/own.h"
 #include "bench/bench_parts.h"
 #include "bench/ratchet.h"
+#include "ranks/ranks.h"
 #include "tensor/engine/machine.h"
 
 #define FIELD(name) ls_bench_settings, name
 static const ls_option options[] = {
     LS_TEXT("what", FIELD(what), "gemm,train,attention,scan,retention,decode,memory",
             "Parts to measure: any of gemm, train, attention, sparse, scan, conv, retention, "
-            "decode, memory."),
+            "decode, memory; or ranks alone, in several processes."),
     LS_TEXT("peer", FIELD(peer), "",
             "Python with PyTorch to measure beside; empty: python3 if it has torch; none: no "
             "peer."),
@@ -62,6 +63,7 @@ static const struct {
     {"sparse", ls_bench_sparse},
     {"conv", ls_bench_conv},
     {"memory", NULL},
+    {"ranks", ls_bench_ranks},
 };
 enum { PARTS = sizeof parts / sizeof parts[0], RESULT_BYTES = 16 << 20 };
 
@@ -96,6 +98,21 @@ static ls_status check_what(const ls_bench *bench) {
         at += length;
         if (*at == '\0') return LS_OK;
     }
+}
+
+static bool among_ranks(const ls_bench *bench) {
+    return bench->hooks->ranks != NULL && bench->hooks->ranks->size > 1;
+}
+
+/* Processes beside one another measure what passes between them, and nothing else. */
+static ls_status check_ranks(const ls_bench *bench) {
+    const ls_bench_settings *settings = bench->settings;
+    const bool alone = strcmp(settings->what, "ranks") == 0;
+    if (among_ranks(bench) && (!alone || settings->compare[0] != '\0'))
+        return LS_FAIL(bench->ctx, LS_EUSE, "several processes measure what=ranks alone");
+    if (!alone && wants(bench, "ranks"))
+        return LS_FAIL(bench->ctx, LS_EUSE, "what=ranks goes with no other part");
+    return LS_OK;
 }
 
 static ls_status check_only(const ls_bench *bench) {
@@ -192,7 +209,7 @@ static ls_status show(ls_bench *bench) {
 }
 
 static ls_status measure(ls_bench *bench) {
-    LS_TRY(measure_machine(bench));
+    if (!among_ranks(bench)) LS_TRY(measure_machine(bench));
     LS_TRY(show(bench));
     for (int i = 0; i < PARTS; i++) {
         if (parts[i].run == NULL || !wants(bench, parts[i].name)) continue;
@@ -239,6 +256,7 @@ ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_
     ls_bench bench = {.ctx = ctx, .settings = settings, .hooks = hooks};
     *out = NULL;
     LS_TRY(check_what(&bench));
+    LS_TRY(check_ranks(&bench));
     LS_TRY(check_only(&bench));
     if (settings->dtype != 2) bench.types[bench.type_count++] = LS_F32;
     if (settings->dtype != 1) bench.types[bench.type_count++] = LS_BF16;

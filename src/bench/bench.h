@@ -26,7 +26,8 @@ typedef struct ls_bench_hooks {
     /* or NULL: the tables for people, a part at a time, each as soon as it has been measured */
     ls_status (*text)(void *user, const char *bytes, size_t length);
     void *user;
-    double (*clock)(void); /* or NULL: seconds, in place of the machine's */
+    double (*clock)(void);  /* or NULL: seconds, in place of the machine's */
+    struct ls_ranks *ranks; /* for what=ranks, of which each calls this; or NULL */
 } ls_bench_hooks;
 
 /* Measures what the settings ask for on the context's threads or device. *out: a member for each

@@ -33,6 +33,7 @@ ls_status ls_bench_scan(ls_bench *bench);
 ls_status ls_bench_conv(ls_bench *bench);
 ls_status ls_bench_retention(ls_bench *bench);
 ls_status ls_bench_decode(ls_bench *bench);
+ls_status ls_bench_ranks(ls_bench *bench);
 /* Whether a model that is trained here, or a kind of attention, has the name that `only` asks for.
  */
 bool ls_bench_train_has(const ls_bench *bench);
@@ -53,6 +54,12 @@ void ls_peer_start(ls_bench *bench, const char *script, const char *const *words
 /* One measurement; a new reference, or NULL where the peer is gone. */
 json_t *ls_peer_go(ls_bench *bench, ls_peer *peer);
 void ls_peer_stop(ls_peer *peer);
+
+/* seconds = latency + per_byte bytes, with the least relative errors; worst: the largest of them. */
+typedef struct ls_line {
+    double latency, per_byte, worst;
+} ls_line;
+ls_line ls_bench_line(const double *bytes, const double *seconds, int count);
 
 /* Between measurements: LS_ESTOP once a signal has asked for the end. */
 ls_status ls_bench_go_on(ls_bench *bench);

@@ -14,9 +14,12 @@ static ls_status run(ls_cli *cli) {
     LS_TRY(ls_cli_finish_settings(cli));
     if (cli->word_count > 0)
         return LS_FAIL(&cli->ctx, LS_EUSE, "`%s` is not key=value", cli->words[0]);
-    const ls_bench_hooks hooks = {.stop = ls_cli_stop(), .text = print_part, .user = cli};
+    const ls_bench_hooks hooks = {.stop = ls_cli_stop(),
+                                  .text = cli->ranks.rank == 0 ? print_part : NULL,
+                                  .user = cli,
+                                  .ranks = &cli->ranks};
     const ls_status status = ls_bench_run(&cli->ctx, &settings, &hooks, &results);
-    if (cli->json && results != NULL)
+    if (cli->json && results != NULL && cli->ranks.rank == 0)
         LS_TRY(ls_cli_print_json(cli, results));
     else
         json_decref(results);
@@ -34,6 +37,8 @@ const ls_verb ls_verb_bench = {
         "the time of each operation. attention: by length. sparse: sparse attention beside all\n"
         "pairs, by length. scan: Mamba's recurrence. conv: the long convolution, by length.\n"
         "retention: the linear recurrence, by length.\n"
+        "ranks: what exchanges between processes take, under mpirun, srun or torchrun, and the\n"
+        "latency and bandwidth that fit them.\n"
         "decode: tokens per second at some depths beside what memory bandwidth allows. Where a\n"
         "Python with PyTorch is found it runs the same work as train, attention, scan and conv, "
         "ours\n"
@@ -41,5 +46,6 @@ const ls_verb ls_verb_bench = {
         "holds them against kept ones: the exit code is 1 where a row has become slower.\n",
     .sections = sections,
     .computes = true,
+    .ranks = true,
     .run = run,
 };

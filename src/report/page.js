@@ -293,7 +293,8 @@ const readOut = (chart, place_x) => {
   }).filter(r => r.i !== undefined && Math.abs(place(x, r.s.x[r.i]) - at) < 12)
     .sort((a, b) => b.s.y[b.i] - a.s.y[a.i]);
   chart.svg.append(node('path', {class: 'cross', d: `M${at.toFixed(1)} ${chart.box[2]}V${chart.box[3]}`}));
-  const panel = element('div', 'read', `at ${digits(nearest, 5)}`);
+  const unit = rows.some(r => r.s.beside.length > 0) ? `; last column: ${chart.svg.dataset.unit}` : '';
+  const panel = element('div', 'read', `at ${digits(nearest, 5)}${unit}`);
   panel.dataset.x = nearest;
   const table = element('table', '');
   for (const {s, i} of rows) {
@@ -303,13 +304,15 @@ const readOut = (chart, place_x) => {
     row.insertCell().textContent = short(s.y[i]);
     row.insertCell().textContent =
       s.low[i] < s.high[i] ? `${short(s.low[i])} to ${short(s.high[i])}` : '';
-    if (s.beside.length > 0)
-      row.insertCell().textContent = `${short(s.beside[i])} ${chart.svg.dataset.unit}`;
+    if (s.beside.length > 0) row.insertCell().textContent = short(s.beside[i]);
   }
   panel.append(table);
   figure.append(panel);
-  const left = at > (x.from + x.to) / 2;
-  panel.style[left ? 'left' : 'right'] = '.8rem';
+  // below the plot, over the legend; where the window ends there, beside the pointer
+  const drawing = chart.svg.getBoundingClientRect(), frame = figure.getBoundingClientRect();
+  const below = drawing.bottom + panel.offsetHeight <= innerHeight;
+  if (below) panel.style.top = `${drawing.bottom - frame.top}px`;
+  panel.style[below || at > (x.from + x.to) / 2 ? 'left' : 'right'] = '.8rem';
 };
 for (const chart of charts.filter(c => c.kind === 'lines')) {
   const move = e => {
