@@ -20,7 +20,7 @@ cd "$source" || exit 1
 "$program" study studies/checkpoint.yaml eval.lengths=24,48 eval.tokens=96 out="$work/study" $data \
     >"$work/out" 2>"$work/err" || fail "studies/checkpoint.yaml: $(grep longshot: "$work/err")"
 [ "$(grep -c '"name"' "$work/study/results.json")" -eq 7 ] || fail "not seven arms"
-grep -q '1 arms from checkpoints at 192 tokens, 6 more' "$work/study/report.html" ||
+grep -q '1 arm from checkpoints at 192 tokens, 6 more' "$work/study/report.html" ||
     fail "the page does not say that a checkpoint was opened"
 grep -q '"parameters": 15960' "$work/study/results.json" || fail "parameters of the checkpoint"
 [ ! -e "$golden/llama-llama3-sharded/eval" ] || fail "the study wrote into the checkpoint"
