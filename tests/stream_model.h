@@ -2,8 +2,10 @@
 #ifndef LS_TESTS_STREAM_MODEL_H
 #define LS_TESTS_STREAM_MODEL_H
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -54,6 +56,20 @@ static inline void world_open(world *w, const char *words, ls_dtype type, int th
 static inline void world_close(world *w) {
     ls_model_free(w->model);
     ls_model_config_clear(&w->ctx, &w->config);
+}
+
+/* A text by its number. */
+static inline int32_t token_of(int64_t which, int64_t at) {
+    return (int32_t)((7 * at + at * at / 3 + 11 * which) % VOCABULARY);
+}
+
+/* To the bit on the processor. A device's library takes other kernels for few rows than for many. */
+static inline bool same_logits(const world *w, ls_dtype type, const double *a, const double *b) {
+    if (w->ctx.device == NULL) return memcmp(a, b, VOCABULARY * sizeof *a) == 0;
+    const double bound = type == LS_BF16 ? 3e-2 : type == LS_F32 ? 1e-4 : 1e-12;
+    bool near = true;
+    for (int i = 0; i < VOCABULARY; i++) near &= fabs(a[i] - b[i]) <= bound * (1 + fabs(a[i]));
+    return near;
 }
 
 #endif

@@ -43,10 +43,6 @@ enum { CASES = sizeof cases / sizeof cases[0] };
 static const int64_t lengths[] = {1, 3, 5, 8, LONGEST};
 enum { LENGTHS = sizeof lengths / sizeof lengths[0] };
 
-static int32_t token_of(int64_t which, int64_t at) {
-    return (int32_t)((7 * at + at * at / 3 + 11 * which) % VOCABULARY);
-}
-
 typedef double answers[COUNT * LONGEST][VOCABULARY];
 
 static ls_stream *stream_at(world *w) {
@@ -71,15 +67,6 @@ static void fill(int64_t count, int64_t length, int32_t *tokens) {
         for (int64_t i = 0; i < length; i++) tokens[c * length + i] = token_of(c + 1, 100 + i);
 }
 
-/* To the bit on the processor. A device's library takes other kernels for few rows than for many. */
-static bool same(const world *w, ls_dtype type, const double *a, const double *b) {
-    if (w->ctx.device == NULL) return memcmp(a, b, VOCABULARY * sizeof *a) == 0;
-    const double bound = type == LS_BF16 ? 3e-2 : type == LS_F32 ? 1e-4 : 1e-12;
-    bool near = true;
-    for (int i = 0; i < VOCABULARY; i++) near &= fabs(a[i] - b[i]) <= bound * (1 + fabs(a[i]));
-    return near;
-}
-
 static void check_length(world *w, const char *words, ls_dtype type, int64_t length) {
     static answers alone, tried;
     double on[VOCABULARY], on_after[VOCABULARY];
@@ -101,7 +88,7 @@ static void check_length(world *w, const char *words, ls_dtype type, int64_t len
     OK(w, ls_stream_try(stream, mark, tokens, count, length, tried[0])); /* goes back by itself */
     assert_int_equal(ls_stream_position(stream), BEFORE);
     for (int64_t i = 0; i < count * length; i++)
-        if (!same(w, type, alone[i], tried[i]))
+        if (!same_logits(w, type, alone[i], tried[i]))
             fail_msg("%s, type %d: token %lld of continuation %lld differs (length %lld)", words,
                      (int)type, (long long)(i % length), (long long)(i / length),
                      (long long)length);

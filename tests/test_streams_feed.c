@@ -31,10 +31,6 @@ static const char *const cases[] = {
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
-static int32_t token_of(int stream, int64_t at) {
-    return (int32_t)((7 * at + at * at / 3 + 11 * stream) % VOCABULARY);
-}
-
 /* A stream by its number: at a place of its own. */
 static ls_stream *stream_of(world *w, const ls_stream *root, int number) {
     int32_t tokens[CAPACITY];
@@ -104,15 +100,6 @@ static void step_together(world *w, const ls_stream *root, answers out) {
     for (int i = 0; i < STREAMS; i++) ls_stream_free(streams[i]);
 }
 
-/* To the bit on the processor. A device's library takes other kernels for one row than for several. */
-static bool same(const world *w, ls_dtype type, const double *a, const double *b) {
-    if (w->ctx.device == NULL) return memcmp(a, b, VOCABULARY * sizeof *a) == 0;
-    const double bound = type == LS_BF16 ? 3e-2 : type == LS_F32 ? 1e-4 : 1e-12;
-    bool near = true;
-    for (int i = 0; i < VOCABULARY; i++) near &= fabs(a[i] - b[i]) <= bound * (1 + fabs(a[i]));
-    return near;
-}
-
 static void check(const char *words, ls_dtype type, int threads) {
     static answers alone, together;
     world w;
@@ -126,7 +113,7 @@ static void check(const char *words, ls_dtype type, int threads) {
     if (root->unit == 1 && root->cache->apart) fail_msg("%s: streams go one by one", words);
     for (int i = 0; i < STREAMS; i++)
         for (int step = 0; step < STEPS + PIECES; step++)
-            if (!same(&w, type, alone[i][step], together[i][step]))
+            if (!same_logits(&w, type, alone[i][step], together[i][step]))
                 fail_msg("%s, type %d, %d threads: stream %d differs at step %d", words, (int)type,
                          threads, i, step);
     assert_true(memcmp(alone[0][0], alone[1][0], sizeof alone[0][0]) != 0);

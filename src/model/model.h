@@ -157,18 +157,18 @@ typedef enum {
     LS_MODEL_OBSERVED,
 } ls_model_use;
 
+enum { LS_EVERY_ROW = -1 }; /* in place of a number of picked rows */
 /* What a model is recorded for, beside what every program has; all its recording functions read
  * it. */
-enum { LS_EVERY_ROW = -1 };
 typedef struct ls_recording {
     ls_model_use use;
-    int64_t source;         /* tokens that an encoder reads first; 0: there is no source */
-    bool source_read;       /* streaming: a program before this one has left it in the state */
-    bool mark_due;          /* streaming: a mark comes before the first token, see marks.h */
-    bool types;             /* an input types [B,T] has the type of each token; else all are 0 */
-    double label_smoothing; /* of the loss */
-    int64_t picked; /* LOGITS of a language model: rows of each sequence; 0: the last; or: */
-    int64_t pieces; /* OBSERVED: sources, each with its share of the tokens; 0: one */
+    int64_t source;          /* tokens that an encoder reads first; 0: there is no source */
+    bool source_read;        /* streaming: a program before this one has left it in the state */
+    bool mark_due;           /* streaming: a mark comes before the first token, see marks.h */
+    bool types;              /* an input types [B,T] has the type of each token; else all are 0 */
+    double label_smoothing;  /* of the loss */
+    int64_t picked;          /* LOGITS of a language model: rows of each sequence; 0: the last */
+    int64_t pieces;          /* OBSERVED: sources, each with its share of the tokens; 0: one */
     const int64_t *segments; /* OBSERVED: their lengths; NULL: model.segment each */
     int64_t segment_count;
 } ls_recording;
