@@ -39,9 +39,9 @@ THREADS = int(os.environ.get("LONGSHOT_THREADS", 0))
 EXACT = int(os.environ.get("LONGSHOT_EXACT", 1024))
 CHUNK = 512
 # name: bounds on the mean over documents beside llama.cpp that rounds (of Gemma 3 nothing is asked
-# there, which rounding moves by more than that), on the mean of each document beside one that does not,
-# and on each token beside f64
-CASES = {"smollm2": (2e-2, 1e-4, 1e-4), "gemma3": (None, 1e-4, 1e-4)}
+# there, which rounding moves by more than that), on the mean of each document beside one that does not
+# (it takes Gemma's GELU from a table in 16 bits), and beside f64
+CASES = {"smollm2": (2e-2, 1e-4, 1e-4), "gemma3": (None, 1e-3, 1e-4)}
 DOCUMENTS = ["perlfunc", "perlop", "perlre", "perlvar", "perlguts", "perlapi", "perlunicode", "perldebguts"]
 POD = pathlib.Path("/usr/share/perl")
 
@@ -105,10 +105,11 @@ class LlamaCpp:
         return function
 
     def encode(self, text):
+        """Ids without a token in front; what reads like a special token (</s>) is one, as it is for us."""
         out = (ctypes.c_int32 * (len(text) + 16))()
         number, flag, pointer = ctypes.c_int32, ctypes.c_bool, ctypes.c_void_p
         count = self.call("llama_tokenize", number, pointer, ctypes.c_char_p, number, pointer, number,
-                          flag, flag)(self.vocabulary, text, len(text), out, len(out), False, False)
+                          flag, flag)(self.vocabulary, text, len(text), out, len(out), False, True)
         return np.array(out[:count], dtype=np.int32)
 
     def loss(self, ids):
