@@ -7,6 +7,7 @@
 #include "eval/eval.h"
 #include "model/model.h"
 #include "study/study_parts.h"
+#include "train/lengths.h"
 #include "train/mixture.h"
 #include "train/task_keys.h"
 #include "train/train.h"
@@ -386,7 +387,9 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     LS_TRY_GOTO(copy_settings(ctx, &arm->testing, ls_study_may_differ, &all));
     LS_TRY_GOTO(ls_task_read(ctx, &all, ls_training_facts, &task));
     if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
+    LS_TRY_GOTO(ls_lengths_settle(ctx, &task, &all));
     LS_TRY_GOTO(ls_model_config_read(ctx, &all, &config));
+    LS_TRY_GOTO(ls_lengths_check(ctx, &all, &config));
     arm->trained_length = config.trained_length;
     if (ls_settings_has(&arm->training, "extend"))
         LS_TRY_GOTO(ls_training_check_extensions(ctx, &all, &config.position));

@@ -10,6 +10,7 @@
 #include "tensor/engine/machine.h"
 #include "train/adapter.h"
 #include "train/leaves.h"
+#include "train/lengths.h"
 #include "train/objective.h"
 #include "train/task_keys.h"
 #include "train/trained.h"
@@ -78,7 +79,8 @@ static ls_status take_extensions(ls_training *t, ls_trained *other) {
 }
 
 /* A public checkpoint describes the model; so does a run whose positions are extended or whose
- * weights are adapted. Its tokenizer is used. */
+ * weights are adapted. Its tokenizer is used. Any run says what length its weights were made for,
+ * which a length that is only trained on leaves as it is. */
 static ls_status take_model(ls_training *t, ls_trained *other, const char *from) {
     const ls_settings *theirs = &other->settings;
     const bool public = other->family.type != NULL;
@@ -86,9 +88,14 @@ static ls_status take_model(ls_training *t, ls_trained *other, const char *from)
                            ls_settings_has(theirs, "extend") ||
                            ls_settings_has(t->given, "train.lora.rank");
     if (public) say_beside(t, theirs, from);
-    for (size_t i = 0; described && i < theirs->count; i++)
-        if (!is_extension(theirs->items[i].key) && (public || describes(theirs->items[i].key)))
+    const bool longer =
+        ls_settings_has(t->given, "train.length") && !ls_settings_has(t->given, "model.length");
+    for (size_t i = 0; i < theirs->count; i++) {
+        const char *key = theirs->items[i].key;
+        if ((described && !is_extension(key) && (public || describes(key))) ||
+            (longer && strcmp(key, "model.length") == 0))
             LS_TRY(take_key(t, &theirs->items[i], from));
+    }
     return take_extensions(t, other);
 }
 
@@ -229,9 +236,11 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     if (!request->resolved) LS_TRY(take_from(out, ctx->rehearsal || request->rough));
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
+    LS_TRY(ls_lengths_settle(ctx, &settings->task, out->given));
     LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));
     LS_TRY(ls_mixture_read(ctx, out->given, settings->data.mix, &settings->mixture));
     LS_TRY(read_model(out));
+    if (!request->resolved) LS_TRY(ls_lengths_check(ctx, out->given, &settings->model));
     if (ls_settings_get(out->given, "train.length") == NULL)
         LS_TRY(put_number(out, "train.length", settings->model.model.length));
     if (ls_settings_get(out->given, "train.seed") == NULL)
