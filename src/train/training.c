@@ -183,6 +183,25 @@ static ls_status check_validation(const ls_training *t) {
     return LS_OK;
 }
 
+/* A state is carried where rows go on in a text, and as far as a second batch. */
+static ls_status check_carry(const ls_training *t) {
+    const ls_train_settings *train = &t->settings.train;
+    if (train->carry == 0) return LS_OK;
+    if (t->settings.task.type != NULL)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "train.carry has no effect: every sample of task %s begins anew",
+                       t->settings.task.type->name);
+    if (t->settings.data.loader != LS_LOADER_STREAM)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "train.carry has no effect here: it needs data.loader=stream");
+    if (train->carry / 2 < train->length)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "train.carry=%" PRId64 " has no effect: state is carried from batch to "
+                       "batch, so it takes two train.length of %" PRId64 " at least",
+                       train->carry, train->length);
+    return LS_OK;
+}
+
 static bool is_first(const ls_training *t) {
     return t->ranks == NULL || t->ranks->rank == 0;
 }
@@ -247,6 +266,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
         LS_TRY(put_number(out, "train.seed", request->seed));
     LS_TRY(read_section(out, "train", &ls_train_options, &settings->train));
     LS_TRY(check_validation(out));
+    if (!request->resolved) LS_TRY(check_carry(out));
     if (request->folder[0] == '\0')
         name_folder(out);
     else
