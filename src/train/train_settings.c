@@ -8,7 +8,7 @@ static const ls_option options[] = {
     LS_INT("steps", FIELD(steps), "1000", 0, 1e12, "Updates in all."),
     LS_INT("batch", FIELD(batch), "8", 1, 1e7, "Sequences per update."),
     LS_INT("length", FIELD(length), "256", 1, 1e9,
-           "Tokens per sequence; where only model.length is given, that."),
+           "Tokens per sequence, the trained length; where only model.length is given, that."),
     LS_INT("accumulate", FIELD(accumulate), "1", 1, 1e6,
            "Parts in which the batch is computed, one after another, to save memory."),
     LS_INT(
