@@ -62,8 +62,8 @@ static const ls_option options[] = {
     LS_REAL("lr", FIELD(lr), "2e-3", 0, 1e3, "Highest learning rate."),
     LS_REAL("state_lr", FIELD(state_lr), "0", 0, 1e3,
             "Highest learning rate of what a state space has of its own (S4, S4D, S5, H3: the "
-            "spectrum A, P, B of S4, the steps), as their authors train; it rises and falls as lr "
-            "does. 0: lr."),
+            "spectrum A, P, B of S4, the steps), as their authors train, and of CLEX's network, "
+            "which is integrated over all scales; it rises and falls as lr does. 0: lr."),
     LS_REAL("beta1", FIELD(beta1), "0.9", 0, 0.999999, "AdamW: decay of the mean."),
     LS_REAL("beta2", FIELD(beta2), "0.98", 0, 0.999999, "AdamW: decay of the mean square."),
     LS_REAL("eps", FIELD(eps), "1e-6", 0, 1, "AdamW: added to the root of the mean square."),
