@@ -12,6 +12,7 @@ typedef struct product_key {
     int64_t m, n, k, a_stride, b_stride, c_stride;
     int32_t a_transposed, b_transposed, type, c_type, add, epilogue;
     int32_t a_alignment, b_alignment, c_alignment, extra_alignment;
+    int32_t tf32; /* operands in f32 are rounded to it */
 } product_key;
 
 /* A product that was met. `first` and `second` are cuBLASLt's operands: our B and our A. */
@@ -54,6 +55,7 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
     key.a_stride = g->a.stride, key.b_stride = g->b.stride, key.c_stride = g->c_stride;
     key.a_transposed = g->a.transposed, key.b_transposed = g->b.transposed;
     key.type = g->a.type, key.c_type = g->c_type;
+    key.tf32 = g->tf32 && g->a.type == LS_F32;
     key.add = g->add, key.epilogue = epilogue;
     key.a_alignment = alignment_of(g->a.data), key.b_alignment = alignment_of(g->b.data);
     key.c_alignment = alignment_of(g->c), key.extra_alignment = alignment_of(extra);
@@ -64,7 +66,10 @@ static void key_text(const known_products *state, const product_key *key, char *
     snprintf(out, bytes, "%s/m%lld,n%lld,k%lld/s%lld,%lld,%lld/t%d%d/%s,%s/add%d/e%d/a%d,%d,%d,%d",
              state->where, (long long)key->m, (long long)key->n, (long long)key->k,
              (long long)key->a_stride, (long long)key->b_stride, (long long)key->c_stride,
-             key->a_transposed, key->b_transposed, key->type == LS_BF16 ? "bf16" : "f32",
+             key->a_transposed, key->b_transposed,
+             key->type == LS_BF16 ? "bf16"
+             : key->tf32          ? "tf32"
+                                  : "f32",
              key->c_type == LS_BF16 ? "bf16" : "f32", key->add, key->epilogue, key->a_alignment,
              key->b_alignment, key->c_alignment, key->extra_alignment);
 }
@@ -102,8 +107,9 @@ static known_product *new_product(const product_key *key) {
                 lay_out(&known->second, key->type, key->a_transposed ? key->m : key->k,
                         key->a_transposed ? key->k : key->m, key->a_stride) &&
                 lay_out(&known->result, key->c_type, key->n, key->m, key->c_stride) &&
-                cublasLtMatmulDescCreate(&known->about, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
-                    CUBLAS_STATUS_SUCCESS &&
+                cublasLtMatmulDescCreate(
+                    &known->about, key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                    CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSA, turn_first) &&
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSB, turn_second) &&
                 set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)key->epilogue);
@@ -396,8 +402,11 @@ static const void *epilogue_bias(ls_cuda *cuda, const ls_cuda_product *g, void *
     return workspace;
 }
 
-void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *g, void *workspace) {
+void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *given, void *workspace) {
     ls_cuda *cuda = ls_cuda_of(run);
+    ls_cuda_product wanted = *given;
+    const ls_cuda_product *g = &wanted;
+    wanted.tf32 = run->tf32;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     void *extra = NULL;
     if (cuda->wrong != cudaSuccess) return;

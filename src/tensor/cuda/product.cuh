@@ -1,5 +1,6 @@
-/* Matrix products: C = A B, or C += A B, row-major, summed in f32 (never tf32). A few rows times a
- * weight have a kernel of their own (few_rows.cu); all else is cuBLASLt's.
+/* Matrix products: C = A B, or C += A B, row-major, summed in f32; operands in f32 are rounded to
+ * tf32 only where the run says so. A few rows times a weight have a kernel of their own
+ * (few_rows.cu); all else is cuBLASLt's.
  *
  * cuBLASLt counts by columns. A row-major matrix read by columns is its transpose, so what it is
  * asked for is C^T = B^T A^T: our B is its first operand, our A its second, our n its m. A weight
@@ -30,7 +31,8 @@ typedef struct ls_cuda_product {
     void *c;          /* [m, n] */
     ls_dtype c_type;
     int64_t c_stride;
-    bool add; /* C += instead of C = */
+    bool add;  /* C += instead of C = */
+    bool tf32; /* of the run, which ls_cuda_product_run asks */
     /* [n] added to each row, or NULL. Where C is bf16 it is rounded to bf16 first: cuBLASLt takes a
      * bias in the type of C alone. */
     const float *bias;
