@@ -4,7 +4,12 @@
 #include "tensor/cuda/few_rows.cuh"
 #include "tensor/cuda/product_memory.cuh"
 
-enum { CANDIDATES = 16, WARM_RUNS = 3, TIMED_RUNS = 5 };
+/* Proposals are tried in two rounds: all of them briefly, the fastest few at length. */
+enum { CANDIDATES = 64, FINALISTS = 6 };
+typedef struct trial_runs {
+    int warm, timed;
+} trial_runs;
+static const trial_runs brief = {1, 2}, thorough = {2, 8};
 static const double worth_timing = 1 << 24; /* m n k: below this all ways are launches */
 
 /* Everything the choice of an algorithm depends on; compared as bytes. */
@@ -31,6 +36,7 @@ typedef struct known_products {
     ls_product_memory memory;
     cudaEvent_t begin, end;
     bool tunes;
+    int candidates;  /* proposals that are tried */
     char where[320]; /* device and library, as the keys on disk begin */
 } known_products;
 
@@ -156,6 +162,7 @@ static int propose(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     cublasLtMatmulPreference_t wish = NULL;
     const product_key *key = &known->key;
+    const known_products *state = (const known_products *)cuda->known_products;
     int count = 0, fit = 0;
     if (cublasLtMatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS) return 0;
     bool fine =
@@ -168,7 +175,7 @@ static int propose(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo
         prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)key->c_alignment) &&
         prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)key->c_alignment) &&
         cublasLtMatmulAlgoGetHeuristic(cuda->products, known->about, known->first, known->second,
-                                       known->result, known->result, wish, CANDIDATES, found,
+                                       known->result, known->result, wish, state->candidates, found,
                                        &count) == CUBLAS_STATUS_SUCCESS;
     cublasLtMatmulPreferenceDestroy(wish);
     for (int i = 0; fine && i < count; i++)
@@ -176,20 +183,22 @@ static int propose(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo
     return fit;
 }
 
+/* Of one product, the mean of `runs`. */
 static float milliseconds(ls_cuda *cuda, const known_product *known,
-                          const cublasLtMatmulAlgo_t *algo, const ls_cuda_product *g, void *extra) {
+                          const cublasLtMatmulAlgo_t *algo, const ls_cuda_product *g, void *extra,
+                          trial_runs runs) {
     const known_products *state = (const known_products *)cuda->known_products;
     float time = INFINITY;
-    for (int i = 0; i < WARM_RUNS; i++)
+    for (int i = 0; i < runs.warm; i++)
         if (multiply(cuda, known, algo, g, extra) != CUBLAS_STATUS_SUCCESS) return INFINITY;
     cudaError_t error = cudaEventRecord(state->begin, cuda->stream);
-    for (int i = 0; i < TIMED_RUNS; i++)
+    for (int i = 0; i < runs.timed; i++)
         if (multiply(cuda, known, algo, g, extra) != CUBLAS_STATUS_SUCCESS) return INFINITY;
     if (error == cudaSuccess) error = cudaEventRecord(state->end, cuda->stream);
     if (error == cudaSuccess) error = cudaEventSynchronize(state->end);
     if (error == cudaSuccess) error = cudaEventElapsedTime(&time, state->begin, state->end);
     ls_cuda_note(cuda, error, "timing a product");
-    return error == cudaSuccess ? time : INFINITY;
+    return error == cudaSuccess ? time / (float)runs.timed : INFINITY;
 }
 
 /* The same product with results that nobody waits for: what is added to must not be added to in
@@ -250,10 +259,29 @@ static bool recall(ls_cuda *cuda, known_product *known, const char *value) {
 static known_product *prepared(ls_cuda *cuda, const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
                                void *extra);
 
+/* The first round: the fastest proposals come first; gives how many go on. */
+static int bring_forward(ls_cuda *cuda, const known_product *known, const ls_cuda_product *trial,
+                         void *extra, cublasLtMatmulAlgo_t *algos, int count) {
+    float times[FINALISTS];
+    int left = 0;
+    for (int i = 0; i < count; i++) {
+        const cublasLtMatmulAlgo_t algo = algos[i];
+        const float time = milliseconds(cuda, known, &algo, trial, extra, brief);
+        int at = left;
+        while (at > 0 && time < times[at - 1]) at--;
+        if (!(time < INFINITY) || at == FINALISTS) continue;
+        left = left < FINALISTS ? left + 1 : left;
+        for (int j = left - 1; j > at; j--) times[j] = times[j - 1], algos[j] = algos[j - 1];
+        times[at] = time;
+        algos[at] = algo;
+    }
+    return left;
+}
+
 /* Times the proposals; a product with sums is also timed against a plain one and own sums. False
  * where nothing could be timed: the choice stands as it was. */
 static bool measure(ls_cuda *cuda, known_product *known, const ls_cuda_product *g, void *extra,
-                    const cublasLtMatmulAlgo_t *algos, int count) {
+                    cublasLtMatmulAlgo_t *algos, int count) {
     ls_cuda_product trial, plain = *g;
     void *taken = NULL;
     float best = INFINITY;
@@ -262,15 +290,16 @@ static bool measure(ls_cuda *cuda, known_product *known, const ls_cuda_product *
                                      ? prepared(cuda, &plain, CUBLASLT_EPILOGUE_DEFAULT, NULL)
                                      : NULL;
     if (!make_trial(cuda, g, &trial, &taken)) return false;
-    for (int i = 0; i < count; i++) {
-        float time = milliseconds(cuda, known, &algos[i], &trial, extra);
+    const int left = bring_forward(cuda, known, &trial, extra, algos, count);
+    for (int i = 0; i < left; i++) {
+        float time = milliseconds(cuda, known, &algos[i], &trial, extra, thorough);
         if (time >= best) continue;
         best = time;
         known->algo = algos[i];
         known->apart = false;
     }
     if (other != NULL) {
-        float time = milliseconds(cuda, other, &other->algo, &trial, extra);
+        float time = milliseconds(cuda, other, &other->algo, &trial, extra, thorough);
         known->apart = time <= best;
         best = time < best ? time : best;
     }
@@ -320,6 +349,8 @@ static known_products *new_state(void) {
     if (state == NULL) return NULL;
     const char *tune = getenv("LONGSHOT_CUDA_TUNE");
     state->tunes = tune == NULL || strcmp(tune, "0") != 0;
+    state->candidates = tune == NULL ? CANDIDATES : (int)strtol(tune, NULL, 10);
+    if (state->candidates < 1 || state->candidates > CANDIDATES) state->candidates = CANDIDATES;
     if (cudaEventCreate(&state->begin) != cudaSuccess ||
         cudaEventCreate(&state->end) != cudaSuccess ||
         cudaDriverGetVersion(&driver) != cudaSuccess ||
