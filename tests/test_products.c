@@ -4,6 +4,7 @@
 
 #include "tensor/engine/device.h"
 #include "tensor/engine/program_internal.h"
+#include "tensor/op/activate/activate.h"
 
 enum { GUARD = 64 };
 
@@ -103,12 +104,14 @@ static void gradients_new(gradients *g, int64_t out, int64_t in) {
 }
 
 /* Runs a kernel with a workspace of just the size it asked for. */
+static const void *attributes;
 static void run_kernel(const char *op, ls_dtype type, int ins, ls_tensor **in, int outs,
                        ls_tensor **out, const ls_parameters *store) {
     const ls_kernel *kernel = ctx.device == NULL ? ls__kernel_find(ls_kernel_isa(NULL), op)
                                                  : ctx.device->kernel(ctx.device, op);
     assert_non_null(kernel);
-    ls_node node = {.in_count = ins, .out_count = outs, .in = in, .out = out};
+    ls_node node = {
+        .attributes = attributes, .in_count = ins, .out_count = outs, .in = in, .out = out};
     size_t bytes = kernel->workspace == NULL ? 0 : kernel->workspace(&node, 1);
     uint8_t guard[GUARD];
     uint8_t *space = ls_device_take(&ctx, bytes + GUARD, 1);
@@ -281,6 +284,89 @@ static void test_tf32(void **state) {
     tf32 = false;
 }
 
+/* ---- with the activation behind it, as a device computes both in one step ---- */
+
+static double gelu(double x, double *slope) {
+    const double c = sqrt(2 / acos(-1)), t = tanh(c * (x + 0.044715 * x * x * x));
+    *slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * x * (1 + t);
+}
+static const double steepest = 1.13;       /* slope of GELU */
+static const double of_curve = 2 * 0x1p-9; /* tanh by a device's own unit */
+
+static void check_activated(const linear_case *c, values *x, values *w, values *b) {
+    values h = values_new("h", LS_BF16, c->rows, c->out, c->out + c->spare, 1);
+    values y = values_new("y", LS_BF16, c->rows, c->out, c->out + c->spare, 1);
+    run_kernel("linear+activate", LS_BF16, 4,
+               (ls_tensor *[]){&x->tensor, &w->tensor, c->bias ? &b->tensor : NULL, &h.tensor}, 2,
+               (ls_tensor *[]){&h.tensor, &y.tensor}, NULL);
+    get_back("h", &h);
+    get_back("y", &y);
+    int64_t unrounded = 0;
+    for (int64_t i = 0; i < c->rows * c->out; i++) {
+        element e = dot(x->here + i / c->out * c->in, 1, w->here + i % c->out * c->in, 1, c->in);
+        const double bias = c->bias ? b->here[i % c->out] : 0, sum = e.value + bias;
+        double slope, most = of_sum * (e.size + fabs(bias));
+        most += half_unit(LS_BF16) * (fabs(sum) + fabs(bias));
+        near("h", i, h.here[i], sum, most);
+        const double wanted = gelu(sum, &slope), other = gelu(h.here[i], &slope);
+        most = steepest * most + half_unit(LS_BF16) * fabs(wanted) + of_curve * fabs(sum);
+        near("y", i, y.here[i], wanted, most);
+        unrounded += fabs(y.here[i] - other) > 1.01 * half_unit(LS_BF16) * fabs(other) + 1e-3;
+    }
+    print_message("%lld of %lld results are of sums that were not rounded before\n",
+                  (long long)unrounded, (long long)(c->rows * c->out));
+    values_free(&h);
+    values_free(&y);
+}
+
+static void check_activated_grad(const linear_case *c, values *dy, values *w) {
+    values h = values_new("inner", LS_BF16, c->rows, c->in, c->in + c->spare, 1.5);
+    values da = values_new("da", LS_BF16, c->rows, c->in, c->in + c->spare, 1);
+    values dh = values_new("dh", LS_BF16, c->rows, c->in, c->in + c->spare, 1);
+    run_kernel("linear_input_grad+activate_grad", LS_BF16, 4,
+               (ls_tensor *[]){&dy->tensor, &w->tensor, &h.tensor, &da.tensor}, 2,
+               (ls_tensor *[]){&da.tensor, &dh.tensor}, NULL);
+    get_back("dh", &dh);
+    for (int64_t i = 0; i < c->rows * c->in; i++) {
+        element e = dot(dy->here + i / c->in * c->out, 1, w->here + i % c->in, c->in, c->out);
+        double slope, most = of_sum * e.size + half_unit(LS_BF16) * fabs(e.value);
+        gelu(h.here[i], &slope);
+        most = steepest * most + half_unit(LS_BF16) * fabs(e.value * slope);
+        near("dh", i, dh.here[i], e.value * slope,
+             most + of_curve * (1 + fabs(h.here[i])) * fabs(e.value));
+    }
+    values_free(&h);
+    values_free(&da);
+    values_free(&dh);
+}
+
+/* LONGSHOT_CUDA_GELU=joined or apart in the environment says which way is tried. */
+static void test_activated(void **state) {
+    (void)state;
+    static const linear_case cases[] = {{300, 520, 264, 8, true},  {1024, 256, 384, 0, true},
+                                        {512, 320, 328, 0, false}, {130, 48, 96, 16, false},
+                                        {5, 64, 128, 0, true},     {77, 33, 65, 1, true}};
+    static const ls_activate_attributes about = {LS_ACT_GELU_TANH, false};
+    ctx = ls_ctx_default();
+    if (ctx.device == NULL) return; /* the processor has each by itself */
+    attributes = &about;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const linear_case *c = &cases[i];
+        values x = values_new("x", LS_BF16, c->rows, c->in, c->in + c->spare, 1);
+        values dy = values_new("dy", LS_BF16, c->rows, c->out, c->out + c->spare, 1);
+        values w = values_new("w", LS_BF16, c->out, c->in, c->in, 1 / sqrt((double)c->in));
+        values b = values_new("b", LS_F32, 1, c->out, c->out, 1);
+        check_activated(c, &x, &w, &b);
+        check_activated_grad(c, &dy, &w);
+        values_free(&x);
+        values_free(&dy);
+        values_free(&w);
+        values_free(&b);
+    }
+    attributes = NULL;
+}
+
 /* ---- cross entropy ---- */
 
 typedef struct entropy_case {
@@ -411,6 +497,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_activated),
         cmocka_unit_test(test_cross_entropy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

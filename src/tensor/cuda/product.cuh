@@ -12,7 +12,7 @@
  * The fastest way of each shape is measured in the first call that is not captured, kept, and kept
  * on disk (product_memory.h), so that a program gives the same bits each time it is started.
  * LONGSHOT_CUDA_TUNE=0 takes cuBLASLt's own first proposal instead, any other number tries so many of
- * them. */
+ * them. LONGSHOT_CUDA_GELU=joined or apart says how GELU is computed, for tests and measurements. */
 #ifndef LS_TENSOR_CUDA_PRODUCT_H
 #define LS_TENSOR_CUDA_PRODUCT_H
 
@@ -24,6 +24,19 @@ typedef struct ls_cuda_matrix {
     int64_t stride;  /* elements from one stored row to the next */
     bool transposed; /* stored transposed */
 } ls_cuda_matrix;
+
+/* GELU (by tanh) of a bf16 product, or with `slopes` the product times the slope of GELU at `inner`:
+ * in the epilogue, or where that takes longer by `apart`, which makes the same of the product's C.
+ */
+typedef struct ls_cuda_gelu {
+    bool slopes;
+    void *c;     /* [m, n]: the result, in place of the product's */
+    void *inner; /* [m, n]: the product itself, written; with slopes what is read */
+    int64_t c_stride, inner_stride;
+    void (*apart)(const ls_run *run, const ls_node *node);
+    const ls_run *run;
+    const ls_node *node;
+} ls_cuda_gelu;
 
 typedef struct ls_cuda_product {
     int64_t m, n, k;
@@ -40,6 +53,7 @@ typedef struct ls_cuda_product {
     /* [m]: the sum of each row of A is added to it (the gradient of a bias, where A is a transposed
      * gradient); A must be transposed. Or NULL. */
     float *sums;
+    const ls_cuda_gelu *gelu; /* or NULL; not with sums, nor with add */
 } ls_cuda_product;
 
 /* `workspace` is on the device, aligned to 16 bytes: the bytes below for a bias or for sums (no
