@@ -341,12 +341,12 @@ static void check_activated_grad(const linear_case *c, values *dy, values *w) {
     values_free(&dh);
 }
 
-/* LONGSHOT_CUDA_GELU=joined or apart in the environment says which way is tried. */
+/* With LONGSHOT_CUDA_JOIN=1 in the environment by the epilogue, slower or not. */
 static void test_activated(void **state) {
     (void)state;
     static const linear_case cases[] = {{300, 520, 264, 8, true},  {1024, 256, 384, 0, true},
                                         {512, 320, 328, 0, false}, {130, 48, 96, 16, false},
-                                        {5, 64, 128, 0, true},     {77, 33, 65, 1, true}};
+                                        {5, 64, 128, 0, true},     {77, 33, 65, 1, false}};
     static const ls_activate_attributes about = {LS_ACT_GELU_TANH, false};
     static const void *const of_both[] = {NULL, &about};
     ctx = ls_ctx_default();

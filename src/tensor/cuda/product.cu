@@ -4,12 +4,7 @@
 #include "tensor/cuda/few_rows.cuh"
 #include "tensor/cuda/product_memory.cuh"
 
-/* Proposals are tried in two rounds: all of them briefly, the fastest few at length. */
-enum { CANDIDATES = 64, FINALISTS = 6 };
-typedef struct trial_runs {
-    int warm, timed;
-} trial_runs;
-static const trial_runs brief = {1, 2}, thorough = {2, 8};
+enum { CANDIDATES = 16, WARM_RUNS = 3, TIMED_RUNS = 5 };
 static const double worth_timing = 1 << 24; /* m n k: below this all ways are launches */
 
 /* Everything the choice of an algorithm depends on; compared as bytes. */
@@ -32,16 +27,13 @@ typedef struct known_product {
     bool apart;  /* of one with sums or GELU: better done as a plain product and own kernels */
 } known_product;
 
-typedef enum { GELU_FASTER, GELU_JOINED, GELU_APART } gelu_way;
-
 typedef struct known_products {
     known_product **all;
     size_t count, capacity;
     ls_product_memory memory;
     cudaEvent_t begin, end;
     bool tunes;
-    int candidates; /* proposals that are tried */
-    gelu_way gelu;
+    bool joins;      /* GELU stays in the epilogue, slower or not */
     char where[320]; /* device and library, as the keys on disk begin */
 } known_products;
 
@@ -205,7 +197,6 @@ static int propose(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     cublasLtMatmulPreference_t wish = NULL;
     const product_key *key = &known->key;
-    const known_products *state = (const known_products *)cuda->known_products;
     int count = 0, fit = 0;
     if (cublasLtMatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS) return 0;
     bool fine =
@@ -218,7 +209,7 @@ static int propose(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo
         prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)key->c_alignment) &&
         prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)key->c_alignment) &&
         cublasLtMatmulAlgoGetHeuristic(cuda->products, known->about, known->first, known->second,
-                                       known->result, known->result, wish, state->candidates, found,
+                                       known->result, known->result, wish, CANDIDATES, found,
                                        &count) == CUBLAS_STATUS_SUCCESS;
     cublasLtMatmulPreferenceDestroy(wish);
     for (int i = 0; fine && i < count; i++)
@@ -226,22 +217,20 @@ static int propose(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo
     return fit;
 }
 
-/* Of one product, the mean of `runs`. */
 static float milliseconds(ls_cuda *cuda, const known_product *known,
-                          const cublasLtMatmulAlgo_t *algo, const ls_cuda_product *g, void *extra,
-                          trial_runs runs) {
+                          const cublasLtMatmulAlgo_t *algo, const ls_cuda_product *g, void *extra) {
     const known_products *state = (const known_products *)cuda->known_products;
     float time = INFINITY;
-    for (int i = 0; i < runs.warm; i++)
+    for (int i = 0; i < WARM_RUNS; i++)
         if (multiply(cuda, known, algo, g, extra) != CUBLAS_STATUS_SUCCESS) return INFINITY;
     cudaError_t error = cudaEventRecord(state->begin, cuda->stream);
-    for (int i = 0; i < runs.timed; i++)
+    for (int i = 0; i < TIMED_RUNS; i++)
         if (multiply(cuda, known, algo, g, extra) != CUBLAS_STATUS_SUCCESS) return INFINITY;
     if (error == cudaSuccess) error = cudaEventRecord(state->end, cuda->stream);
     if (error == cudaSuccess) error = cudaEventSynchronize(state->end);
     if (error == cudaSuccess) error = cudaEventElapsedTime(&time, state->begin, state->end);
     ls_cuda_note(cuda, error, "timing a product");
-    return error == cudaSuccess ? time / (float)runs.timed : INFINITY;
+    return error == cudaSuccess ? time : INFINITY;
 }
 
 /* The same product with results that nobody waits for: what is added to must not be added to in
@@ -315,32 +304,13 @@ static known_product *prepared_apart(ls_cuda *cuda, const ls_cuda_product *g, vo
 /* Whether GELU is to stay in the epilogue, slower or not. */
 static bool is_joined(const ls_cuda *cuda, const known_product *known) {
     const known_products *state = (const known_products *)cuda->known_products;
-    return is_gelu(known->key.epilogue) && state->gelu == GELU_JOINED;
-}
-
-/* The first round: the fastest proposals come first; gives how many go on. */
-static int bring_forward(ls_cuda *cuda, const known_product *known, const ls_cuda_product *trial,
-                         void *extra, cublasLtMatmulAlgo_t *algos, int count) {
-    float times[FINALISTS];
-    int left = 0;
-    for (int i = 0; i < count; i++) {
-        const cublasLtMatmulAlgo_t algo = algos[i];
-        const float time = milliseconds(cuda, known, &algo, trial, extra, brief);
-        int at = left;
-        while (at > 0 && time < times[at - 1]) at--;
-        if (!(time < INFINITY) || at == FINALISTS) continue;
-        left = left < FINALISTS ? left + 1 : left;
-        for (int j = left - 1; j > at; j--) times[j] = times[j - 1], algos[j] = algos[j - 1];
-        times[at] = time;
-        algos[at] = algo;
-    }
-    return left;
+    return is_gelu(known->key.epilogue) && state->joins;
 }
 
 /* Times the proposals; a product with sums is also timed against a plain one and own sums. False
  * where nothing could be timed: the choice stands as it was. */
 static bool measure(ls_cuda *cuda, known_product *known, const ls_cuda_product *g, void *extra,
-                    cublasLtMatmulAlgo_t *algos, int count) {
+                    const cublasLtMatmulAlgo_t *algos, int count) {
     ls_cuda_product trial;
     void *taken = NULL;
     float best = INFINITY;
@@ -348,16 +318,15 @@ static bool measure(ls_cuda *cuda, known_product *known, const ls_cuda_product *
                                      ? prepared_apart(cuda, g, extra)
                                      : NULL;
     if (!make_trial(cuda, g, &trial, &taken)) return false;
-    const int left = bring_forward(cuda, known, &trial, extra, algos, count);
-    for (int i = 0; i < left; i++) {
-        float time = milliseconds(cuda, known, &algos[i], &trial, extra, thorough);
+    for (int i = 0; i < count; i++) {
+        float time = milliseconds(cuda, known, &algos[i], &trial, extra);
         if (time >= best) continue;
         best = time;
         known->algo = algos[i];
         known->apart = false;
     }
     if (other != NULL) {
-        float time = milliseconds(cuda, other, &other->algo, &trial, extra, thorough);
+        float time = milliseconds(cuda, other, &other->algo, &trial, extra);
         known->apart = time <= best;
         best = time < best ? time : best;
     }
@@ -372,10 +341,6 @@ static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g
     bool large = (double)g->m * (double)g->n * (double)g->k > worth_timing;
     const bool optional = can_be_apart(known->key.epilogue), joined = is_joined(cuda, known);
     bool stale = false;
-    if (is_gelu(known->key.epilogue) && state->gelu == GELU_APART) {
-        known->apart = known->chosen = true;
-        return;
-    }
     point(known, g, extra);
     key_text(state, &known->key, text, sizeof text);
     if (large && state->tunes && !joined &&
@@ -411,11 +376,8 @@ static known_products *new_state(void) {
     if (state == NULL) return NULL;
     const char *tune = getenv("LONGSHOT_CUDA_TUNE");
     state->tunes = tune == NULL || strcmp(tune, "0") != 0;
-    state->candidates = tune == NULL ? CANDIDATES : (int)strtol(tune, NULL, 10);
-    if (state->candidates < 1 || state->candidates > CANDIDATES) state->candidates = CANDIDATES;
-    const char *gelu = getenv("LONGSHOT_CUDA_GELU");
-    if (gelu != NULL && strcmp(gelu, "joined") == 0) state->gelu = GELU_JOINED;
-    if (gelu != NULL && strcmp(gelu, "apart") == 0) state->gelu = GELU_APART;
+    const char *join = getenv("LONGSHOT_CUDA_JOIN");
+    state->joins = join != NULL && strcmp(join, "1") == 0;
     if (cudaEventCreate(&state->begin) != cudaSuccess ||
         cudaEventCreate(&state->end) != cudaSuccess ||
         cudaDriverGetVersion(&driver) != cudaSuccess ||

@@ -11,8 +11,8 @@
  *
  * The fastest way of each shape is measured in the first call that is not captured, kept, and kept
  * on disk (product_memory.h), so that a program gives the same bits each time it is started.
- * LONGSHOT_CUDA_TUNE=0 takes cuBLASLt's own first proposal instead, any other number tries so many of
- * them. LONGSHOT_CUDA_GELU=joined or apart says how GELU is computed, for tests and measurements. */
+ * LONGSHOT_CUDA_TUNE=0 takes cuBLASLt's own first proposal instead. LONGSHOT_CUDA_JOIN=1 leaves GELU
+ * in the epilogue even where it is slower, and 0 computes all nodes by themselves (engine/join.c). */
 #ifndef LS_TENSOR_CUDA_PRODUCT_H
 #define LS_TENSOR_CUDA_PRODUCT_H
 

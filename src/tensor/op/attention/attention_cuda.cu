@@ -146,7 +146,10 @@ static void backward_turned(const ls_run *run, const ls_node *node) {
             hopper_shape(turned.B, turned.T, turned.N, turned.H, turned.G, turned.D);
         char *tables = (char *)turned.workspace + ls_hopper_attention_workspace(&shape, true);
         turned.dq_turns = ls_cuda_turns_fill(run, &part.dq, tables);
-        turned.dk_turns = ls_cuda_turns_fill(run, &part.dk, tables + ls_cuda_turns_bytes(&part.dq));
+        turned.dk_turns =
+            ls_cuda_turns_same(&part.dq, &part.dk)
+                ? turned.dq_turns
+                : ls_cuda_turns_fill(run, &part.dk, tables + ls_cuda_turns_bytes(&part.dq));
         ls_hopper_attention_backward(ls_cuda_of(run), &turned);
         return;
     }

@@ -15,6 +15,8 @@ typedef struct ls_cuda_turns {
  * than all pairs of heads of `width` at the positions of a whole sequence. */
 size_t ls_cuda_turns_bytes(const ls_node *node);
 bool ls_cuda_turns_fit(const ls_node *node, int64_t width);
+/* Whether two nodes have the same tables. */
+bool ls_cuda_turns_same(const ls_node *a, const ls_node *b);
 ls_cuda_turns ls_cuda_turns_fill(const ls_run *run, const ls_node *node, void *tables);
 
 #endif

@@ -247,6 +247,11 @@ bool ls_cuda_turns_fit(const ls_node *node, int64_t width) {
            about->rotary.dynamic == NULL && 2 * about->rotary.pairs == width && x->dim[3] == width;
 }
 
+bool ls_cuda_turns_same(const ls_node *a, const ls_node *b) {
+    return a->in[0]->dim[1] == b->in[0]->dim[1] &&
+           memcmp(a->attributes, b->attributes, sizeof(ls_rotate_attributes)) == 0;
+}
+
 ls_cuda_turns ls_cuda_turns_fill(const ls_run *run, const ls_node *node, void *tables) {
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
     const ls_extent rows = ls_cache_extent(run, node->in[0]);
