@@ -70,7 +70,7 @@ ls_status ls_device_settle(ls_ctx *ctx);
 
 /* What the plug-in shows: a new device, or NULL after writing one sentence to `why`. `build` must
  * be LS_DEVICE_BUILD, so that program and plug-in agree on every struct. */
-#define LS_DEVICE_BUILD "longshot device 4"
+#define LS_DEVICE_BUILD "longshot device 5"
 typedef ls_device *(*ls_device_open_fn)(const char *build, char *why, size_t bytes);
 #define LS_DEVICE_OPEN_NAME "ls_device_plugin_open"
 
