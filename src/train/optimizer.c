@@ -115,9 +115,7 @@ void ls_optimizer_free(ls_ctx *ctx, ls_optimizer *optimizer) {
     ls_device_give(ctx, optimizer->square);
     ls_device_give(ctx, optimizer->pieces);
     ls_device_give(ctx, optimizer->sums);
-    ls_device_give(ctx, optimizer->there);
-    ls_free(ctx, optimizer->sent);
-    ls_free(ctx, optimizer->received);
+    ls__optimizer_give_chunks(ctx, optimizer);
     ls_free(ctx, optimizer->cuts);
     ls_free(ctx, optimizer->all_sums);
     if (optimizer->part.items != optimizer->store->items) ls_free(ctx, optimizer->part.items);

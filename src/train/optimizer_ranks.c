@@ -29,18 +29,40 @@ typedef struct span {
     size_t bytes;
 } span;
 
-static span span_of(const ls_optimizer *o, void *buffer, int rank, int halvings) {
+/* Of the pieces [among.from, among.end). */
+static span span_of(const ls_optimizer *o, void *buffer, ls_pieces among, int rank, int halvings) {
     const size_t size = ls_dtype_size(o->store->master_type);
     int64_t from, end;
     ls__optimizer_part(o, rank, halvings, &from, &end);
+    from = ls_max(from, among.from);
+    end = ls_max(ls_min(end, among.end), from);
     return (span){(char *)buffer + (size_t)o->cuts[from] * size,
                   (size_t)(o->cuts[end] - o->cuts[from]) * size};
 }
 
+/* A device copies from and to memory of its own kind faster, and while it computes. */
+static void *take_chunk(ls_ctx *ctx) {
+    const bool far = ctx->device != NULL && !ctx->rehearsal;
+    return far ? ls_device_take_far(ctx, CHUNK) : ls_new_raw(ctx, CHUNK, 1);
+}
+
+static void give_chunk(ls_ctx *ctx, void *chunk) {
+    if (ctx->device != NULL && !ctx->rehearsal)
+        ls_device_give_far(ctx, chunk, CHUNK);
+    else
+        ls_free(ctx, chunk);
+}
+
+void ls__optimizer_give_chunks(ls_ctx *ctx, ls_optimizer *o) {
+    ls_device_give(ctx, o->there);
+    give_chunk(ctx, o->sent);
+    give_chunk(ctx, o->received);
+}
+
 ls_status ls__optimizer_chunks(ls_ctx *ctx, ls_optimizer *o) {
     if (o->ranks == NULL) return LS_OK;
-    o->received = ls_new_raw(ctx, CHUNK, 1);
-    o->sent = ctx->device == NULL ? NULL : ls_new_raw(ctx, CHUNK, 1);
+    o->received = take_chunk(ctx);
+    o->sent = ctx->device == NULL ? NULL : take_chunk(ctx);
     o->there = ctx->device == NULL ? NULL : ls_device_take(ctx, CHUNK, 1);
     const bool all = ctx->device == NULL || (o->sent != NULL && o->there != NULL);
     return o->received != NULL && all ? LS_OK : LS_ENOMEM;
@@ -59,6 +81,12 @@ static ls_status stage(ls_ctx *ctx, const ls_optimizer *o, const void *from, siz
     return ls_device_get(ctx, o->sent, from, bytes);
 }
 
+/* What was received to where the context computes; then the next may come. */
+static ls_status place(ls_ctx *ctx, const ls_optimizer *o, void *there, size_t bytes) {
+    ls_device_put(ctx, there, o->received, bytes);
+    return ls_device_settle(ctx);
+}
+
 /* Swaps spans with a rank, and adds what comes to what is there or puts it in its place. */
 static ls_status swap_spans(ls_ctx *ctx, const ls_optimizer *o, int with, span give, span take,
                             bool adds) {
@@ -74,12 +102,12 @@ static ls_status swap_spans(ls_ctx *ctx, const ls_optimizer *o, int with, span g
         LS_TRY(ls_ranks_exchange(ctx, o->ranks, with, from, out, to, in));
         if (in == 0 || straight) continue;
         if (!adds) {
-            ls_device_put(ctx, take.at + done, o->received, in);
+            LS_TRY(place(ctx, o, take.at + done, in));
             continue;
         }
         const void *more = o->received;
         if (ctx->device != NULL) {
-            ls_device_put(ctx, o->there, o->received, in);
+            LS_TRY(place(ctx, o, o->there, in));
             more = o->there;
         }
         const ls_gradient_sum sum = {.type = type,
@@ -97,15 +125,22 @@ static int rounds_of(const ls_ranks *ranks) {
     return rounds;
 }
 
-ls_status ls_optimizer_reduce(ls_ctx *ctx, ls_optimizer *o) {
-    if (o->ranks == NULL) return LS_OK;
+static ls_pieces all_pieces(const ls_optimizer *o) {
+    return (ls_pieces){0, o->all_pieces};
+}
+
+ls_status ls__optimizer_reduce_pieces(ls_ctx *ctx, ls_optimizer *o, ls_pieces among) {
     const int rank = o->ranks->rank;
     for (int k = 0; k < rounds_of(o->ranks); k++) {
         const int with = rank ^ (1 << k);
-        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->gradient, with, k + 1),
-                          span_of(o, o->store->gradient, rank, k + 1), true));
+        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->gradient, among, with, k + 1),
+                          span_of(o, o->store->gradient, among, rank, k + 1), true));
     }
     return LS_OK;
+}
+
+ls_status ls_optimizer_reduce(ls_ctx *ctx, ls_optimizer *o) {
+    return o->ranks == NULL ? LS_OK : ls__optimizer_reduce_pieces(ctx, o, all_pieces(o));
 }
 
 ls_status ls__optimizer_share_weights(ls_ctx *ctx, ls_optimizer *o) {
@@ -113,8 +148,8 @@ ls_status ls__optimizer_share_weights(ls_ctx *ctx, ls_optimizer *o) {
     const int rank = o->ranks->rank;
     for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
         const int with = rank ^ (1 << k);
-        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->master, rank, k + 1),
-                          span_of(o, o->store->master, with, k + 1), false));
+        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->master, all_pieces(o), rank, k + 1),
+                          span_of(o, o->store->master, all_pieces(o), with, k + 1), false));
     }
     if (ctx->rehearsal) return LS_OK;
     ls_parameters_round(o->store);
@@ -146,7 +181,7 @@ ls_status ls_optimizer_broadcast(ls_ctx *ctx, ls_optimizer *o) {
         char *at = (char *)store->master + done;
         if (o->ranks->rank == 0) LS_TRY(ls_device_get(ctx, o->received, at, chunk));
         LS_TRY(ls_ranks_broadcast(ctx, o->ranks, o->received, chunk));
-        if (o->ranks->rank != 0) ls_device_put(ctx, at, o->received, chunk);
+        if (o->ranks->rank != 0) LS_TRY(place(ctx, o, at, chunk));
     }
     ls_parameters_round(o->store);
     return LS_OK;
@@ -177,7 +212,7 @@ static ls_status carry(ls_ctx *ctx, const ls_optimizer *o, span what, bool away)
             continue;
         }
         LS_TRY(ls_ranks_exchange(ctx, o->ranks, 0, NULL, 0, o->received, chunk));
-        ls_device_put(ctx, what.at + done, o->received, chunk);
+        LS_TRY(place(ctx, o, what.at + done, chunk));
     }
     return LS_OK;
 }

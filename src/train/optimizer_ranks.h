@@ -12,6 +12,12 @@ void ls__optimizer_part(const ls_optimizer *optimizer, int rank, int halvings, i
                         int64_t *end);
 /* Memory for chunks on their way. */
 ls_status ls__optimizer_chunks(ls_ctx *ctx, ls_optimizer *optimizer);
+void ls__optimizer_give_chunks(ls_ctx *ctx, ls_optimizer *optimizer);
+/* ls_optimizer_reduce of some pieces alone. All ranks sum the same ones in the same order. */
+typedef struct ls_pieces {
+    int64_t from, end;
+} ls_pieces;
+ls_status ls__optimizer_reduce_pieces(ls_ctx *ctx, ls_optimizer *optimizer, ls_pieces among);
 /* Every rank's sums to all. */
 ls_status ls__optimizer_share_sums(ls_ctx *ctx, const ls_optimizer *optimizer);
 /* After an update: every rank's part of the weights to all; the gradient is zero. */
