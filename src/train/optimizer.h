@@ -1,7 +1,9 @@
 /* AdamW over the flat buffers of a parameter store, with clipping by the global gradient norm.
  *
- * Over several ranks (ranks/ranks.h) the buffers are cut at whole pieces: each rank has the moments
- * of its own part alone and updates that part (arXiv 1910.02054: the first stage of ZeRO). */
+ * Over several ranks (ranks/ranks.h) the buffers are cut into buckets, and each bucket at whole
+ * pieces: a rank has the moments of its own part of every bucket alone and updates that part (arXiv
+ * 1910.02054: the first stage of ZeRO). So each bucket can be summed for itself, as soon as it is
+ * finished, and all ranks have the same work in it. */
 #ifndef LS_TRAIN_OPTIMIZER_H
 #define LS_TRAIN_OPTIMIZER_H
 
@@ -19,19 +21,26 @@ typedef struct ls_optimizer_settings {
 /* 0.9, 0.98, 1e-6, 0.01, 1. */
 ls_optimizer_settings ls_optimizer_settings_default(void);
 
+/* More of them would cut a device's work into too small pieces. */
+enum { LS_OPTIMIZER_BUCKETS = 64 };
+
 typedef struct ls_optimizer {
     ls_parameters *store; /* borrowed; sealed, with gradients */
     ls_parameters part;   /* what of it is trained, in the same buffers */
     ls_optimizer_settings settings;
-    ls_ranks *ranks;         /* borrowed; NULL: alone */
-    int64_t *cuts;           /* [all_pieces + 1]: elements at which pieces begin, and the end */
-    int64_t all_pieces;      /* of all ranks */
-    int64_t own, own_end;    /* this rank's pieces */
-    int64_t first, elements; /* and what they cover */
-    void *mean, *square;     /* of those elements, in the master's type */
-    ls_adamw_piece *pieces;  /* this rank's, where the context computes */
-    double *sums;            /* of them, likewise */
-    double *all_sums;        /* [all_pieces], here */
+    ls_ranks *ranks;    /* borrowed; NULL: alone */
+    int64_t *cuts;      /* [all_pieces + 1]: elements at which pieces begin, and the end */
+    int64_t all_pieces; /* of all ranks */
+    int64_t buckets;    /* 1 where a rank is alone */
+    int64_t bucket[LS_OPTIMIZER_BUCKETS + 1]; /* pieces at which buckets begin, and the end */
+    int64_t own, elements;                    /* this rank's pieces, and elements */
+    int64_t before[LS_OPTIMIZER_BUCKETS];     /* of those, the elements of earlier buckets */
+    void *mean, *square;                      /* of those elements, in the master's type */
+    ls_adamw_piece *pieces;                   /* this rank's, where the context computes */
+    double *sums;                             /* of them, likewise */
+    int64_t most;                             /* pieces of the rank that has most */
+    double *all_sums;                         /* [ranks][most], here */
+    int64_t *sum_of;                          /* [all_pieces]: which of them is a piece's */
     void *sent, *received, *there; /* chunks on their way; NULL: alone. See optimizer_ranks.c */
 } ls_optimizer;
 

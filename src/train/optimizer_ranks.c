@@ -12,15 +12,14 @@
 
 enum { CHUNK = 1 << 20 }; /* bytes */
 
-void ls__optimizer_part(const ls_optimizer *o, int rank, int halvings, int64_t *from,
-                        int64_t *end) {
+ls_pieces ls__optimizer_part(const ls_optimizer *o, int64_t bucket, int rank, int halvings) {
     const int size = o->ranks == NULL ? 1 : o->ranks->size;
-    *from = 0;
-    *end = o->all_pieces;
+    ls_pieces part = {o->bucket[bucket], o->bucket[bucket + 1]};
     for (int k = 0; k < halvings && (1 << k) < size; k++) {
-        const int64_t middle = *from + (*end - *from) / 2;
-        *((rank >> k & 1) != 0 ? from : end) = middle;
+        const int64_t middle = part.from + (part.end - part.from) / 2;
+        *(((rank ^ bucket) >> k & 1) != 0 ? &part.from : &part.end) = middle;
     }
+    return part;
 }
 
 /* A part in bytes of a flat buffer of the master's type. */
@@ -29,15 +28,11 @@ typedef struct span {
     size_t bytes;
 } span;
 
-/* Of the pieces [among.from, among.end). */
-static span span_of(const ls_optimizer *o, void *buffer, ls_pieces among, int rank, int halvings) {
+static span span_of(const ls_optimizer *o, void *buffer, int64_t bucket, int rank, int halvings) {
     const size_t size = ls_dtype_size(o->store->master_type);
-    int64_t from, end;
-    ls__optimizer_part(o, rank, halvings, &from, &end);
-    from = ls_max(from, among.from);
-    end = ls_max(ls_min(end, among.end), from);
-    return (span){(char *)buffer + (size_t)o->cuts[from] * size,
-                  (size_t)(o->cuts[end] - o->cuts[from]) * size};
+    const ls_pieces part = ls__optimizer_part(o, bucket, rank, halvings);
+    return (span){(char *)buffer + (size_t)o->cuts[part.from] * size,
+                  (size_t)(o->cuts[part.end] - o->cuts[part.from]) * size};
 }
 
 /* A device copies from and to memory of its own kind faster, and while it computes. */
@@ -125,32 +120,35 @@ static int rounds_of(const ls_ranks *ranks) {
     return rounds;
 }
 
-static ls_pieces all_pieces(const ls_optimizer *o) {
-    return (ls_pieces){0, o->all_pieces};
-}
-
-ls_status ls__optimizer_reduce_pieces(ls_ctx *ctx, ls_optimizer *o, ls_pieces among) {
+ls_status ls__optimizer_reduce_bucket(ls_ctx *ctx, ls_optimizer *o, int64_t bucket) {
     const int rank = o->ranks->rank;
     for (int k = 0; k < rounds_of(o->ranks); k++) {
         const int with = rank ^ (1 << k);
-        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->gradient, among, with, k + 1),
-                          span_of(o, o->store->gradient, among, rank, k + 1), true));
+        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->gradient, bucket, with, k + 1),
+                          span_of(o, o->store->gradient, bucket, rank, k + 1), true));
     }
     return LS_OK;
 }
 
 ls_status ls_optimizer_reduce(ls_ctx *ctx, ls_optimizer *o) {
-    return o->ranks == NULL ? LS_OK : ls__optimizer_reduce_pieces(ctx, o, all_pieces(o));
+    for (int64_t b = 0; o->ranks != NULL && b < o->buckets; b++)
+        LS_TRY(ls__optimizer_reduce_bucket(ctx, o, b));
+    return LS_OK;
+}
+
+static ls_status share_bucket(ls_ctx *ctx, ls_optimizer *o, int64_t bucket) {
+    const int rank = o->ranks->rank;
+    for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
+        const int with = rank ^ (1 << k);
+        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->master, bucket, rank, k + 1),
+                          span_of(o, o->store->master, bucket, with, k + 1), false));
+    }
+    return LS_OK;
 }
 
 ls_status ls__optimizer_share_weights(ls_ctx *ctx, ls_optimizer *o) {
     if (o->ranks == NULL) return LS_OK;
-    const int rank = o->ranks->rank;
-    for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
-        const int with = rank ^ (1 << k);
-        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->master, all_pieces(o), rank, k + 1),
-                          span_of(o, o->store->master, all_pieces(o), with, k + 1), false));
-    }
+    for (int64_t b = 0; b < o->buckets; b++) LS_TRY(share_bucket(ctx, o, b));
     if (ctx->rehearsal) return LS_OK;
     ls_parameters_round(o->store);
     ls_parameters_clear_gradient(o->store);
@@ -159,17 +157,7 @@ ls_status ls__optimizer_share_weights(ls_ctx *ctx, ls_optimizer *o) {
 
 ls_status ls__optimizer_share_sums(ls_ctx *ctx, const ls_optimizer *o) {
     if (o->ranks == NULL) return LS_OK;
-    const int rank = o->ranks->rank;
-    for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
-        const int with = rank ^ (1 << k);
-        int64_t ours, ours_end, theirs, theirs_end;
-        ls__optimizer_part(o, rank, k + 1, &ours, &ours_end);
-        ls__optimizer_part(o, with, k + 1, &theirs, &theirs_end);
-        LS_TRY(ls_ranks_exchange(ctx, o->ranks, with, o->all_sums + ours,
-                                 (size_t)(ours_end - ours) * sizeof(double), o->all_sums + theirs,
-                                 (size_t)(theirs_end - theirs) * sizeof(double)));
-    }
-    return LS_OK;
+    return ls_ranks_share(ctx, o->ranks, o->all_sums, (size_t)o->most * sizeof(double));
 }
 
 ls_status ls_optimizer_broadcast(ls_ctx *ctx, ls_optimizer *o) {
@@ -193,12 +181,28 @@ typedef enum { RELEASE, GET, PUT } errand;
 /* What rank 0 asks of another. */
 typedef struct request {
     int32_t what, kind;
-    int64_t first, count;
+    int64_t bucket, first, count;
 } request;
 
-static char *moment_at(const ls_optimizer *o, ls_moment_kind kind, int64_t element) {
+static char *moment_at(const ls_optimizer *o, ls_moment_kind kind, int64_t bucket,
+                       int64_t element) {
     char *buffer = kind == LS_MOMENT_MEAN ? o->mean : o->square;
-    return buffer + (size_t)(element - o->first) * ls_dtype_size(o->store->master_type);
+    const int rank = o->ranks == NULL ? 0 : o->ranks->rank;
+    const ls_pieces part = ls__optimizer_part(o, bucket, rank, LS_OPTIMIZER_WHOLLY);
+    const int64_t at = o->before[bucket] + element - o->cuts[part.from];
+    return buffer + (size_t)at * ls_dtype_size(o->store->master_type);
+}
+
+/* Whether this rank has what is asked for. */
+static bool has(const ls_optimizer *o, const request *asked) {
+    if ((asked->what != GET && asked->what != PUT) || asked->kind < LS_MOMENT_MEAN ||
+        asked->kind > LS_MOMENT_SQUARE || asked->bucket < 0 || asked->bucket >= o->buckets)
+        return false;
+    const ls_pieces part =
+        ls__optimizer_part(o, asked->bucket, o->ranks->rank, LS_OPTIMIZER_WHOLLY);
+    const int64_t first = o->cuts[part.from], count = o->cuts[part.end] - first;
+    return asked->first >= first && asked->count >= 0 && asked->count <= count &&
+           asked->first - first <= count - asked->count;
 }
 
 /* Between a span of this rank's and rank 0 or back, in chunks. */
@@ -223,11 +227,9 @@ ls_status ls_optimizer_serve(ls_ctx *ctx, ls_optimizer *o) {
         request asked;
         LS_TRY(ls_ranks_exchange(ctx, o->ranks, 0, NULL, 0, &asked, sizeof asked));
         if (asked.what == RELEASE) return LS_OK;
-        if ((asked.what != GET && asked.what != PUT) || asked.kind < LS_MOMENT_MEAN ||
-            asked.kind > LS_MOMENT_SQUARE || asked.first < o->first || asked.count < 0 ||
-            asked.count > o->elements || asked.first - o->first > o->elements - asked.count)
+        if (!has(o, &asked))
             return LS_FAIL(ctx, LS_ERANK, "rank 0 asks for moments that are not here");
-        const span what = {moment_at(o, (ls_moment_kind)asked.kind, asked.first),
+        const span what = {moment_at(o, (ls_moment_kind)asked.kind, asked.bucket, asked.first),
                            (size_t)asked.count * size};
         LS_TRY(carry(ctx, o, what, asked.what == GET));
     }
@@ -240,13 +242,18 @@ ls_status ls_optimizer_release(ls_ctx *ctx, ls_optimizer *o) {
     return LS_OK;
 }
 
-/* A part that another rank has. */
-static ls_status fetch_part(const ls_moment *m, int rank, errand what, int64_t first, int64_t count,
-                            char *values) {
+/* Elements of one bucket that one rank has. */
+typedef struct elements {
+    int64_t bucket, first, count;
+    char *values;
+} elements;
+
+static ls_status fetch_part(const ls_moment *m, int rank, errand what, const elements *part) {
     ls_ranks *ranks = m->optimizer->ranks;
     ls_ctx *ctx = m->optimizer->store->ctx;
-    const size_t bytes = (size_t)count * ls_dtype_size(m->optimizer->store->master_type);
-    const request asked = {(int32_t)what, (int32_t)m->kind, first, count};
+    const size_t bytes = (size_t)part->count * ls_dtype_size(m->optimizer->store->master_type);
+    const request asked = {(int32_t)what, (int32_t)m->kind, part->bucket, part->first, part->count};
+    char *values = part->values;
     LS_TRY(ls_ranks_exchange(ctx, ranks, rank, &asked, sizeof asked, NULL, 0));
     for (size_t done = 0; done < bytes; done += CHUNK) {
         const size_t chunk = chunk_of(bytes, done);
@@ -256,25 +263,30 @@ static ls_status fetch_part(const ls_moment *m, int rank, errand what, int64_t f
     return LS_OK;
 }
 
+static ls_status move_part(const ls_moment *m, int rank, errand what, const elements *part) {
+    const ls_optimizer *o = m->optimizer;
+    const size_t bytes = (size_t)part->count * ls_dtype_size(o->store->master_type);
+    if (rank > 0) return fetch_part(m, rank, what, part);
+    char *here = moment_at(o, m->kind, part->bucket, part->first);
+    if (what == GET) return ls_device_get(o->store->ctx, part->values, here, bytes);
+    ls_device_put(o->store->ctx, here, part->values, bytes);
+    return LS_OK;
+}
+
 /* The elements [first, end) wherever they are. */
 static ls_status move_moment(const ls_moment *m, errand what, int64_t first, int64_t end,
                              char *values) {
     const ls_optimizer *o = m->optimizer;
-    ls_ctx *ctx = o->store->ctx;
     const size_t size = ls_dtype_size(o->store->master_type);
-    for (int rank = 0; rank < (o->ranks == NULL ? 1 : o->ranks->size); rank++) {
-        int64_t from, to;
-        ls__optimizer_part(o, rank, LS_OPTIMIZER_WHOLLY, &from, &to);
-        const int64_t at = ls_max(first, o->cuts[from]), stop = ls_min(end, o->cuts[to]);
-        if (at >= stop) continue;
-        char *here = values + (size_t)(at - first) * size;
-        const size_t bytes = (size_t)(stop - at) * size;
-        if (rank > 0)
-            LS_TRY(fetch_part(m, rank, what, at, stop - at, here));
-        else if (what == GET)
-            LS_TRY(ls_device_get(ctx, here, moment_at(o, m->kind, at), bytes));
-        else
-            ls_device_put(ctx, moment_at(o, m->kind, at), here, bytes);
+    for (int64_t b = 0; b < o->buckets; b++) {
+        if (o->cuts[o->bucket[b + 1]] <= first || o->cuts[o->bucket[b]] >= end) continue;
+        for (int rank = 0; rank < (o->ranks == NULL ? 1 : o->ranks->size); rank++) {
+            const ls_pieces part = ls__optimizer_part(o, b, rank, LS_OPTIMIZER_WHOLLY);
+            const int64_t at = ls_max(first, o->cuts[part.from]);
+            const int64_t stop = ls_min(end, o->cuts[part.end]);
+            const elements of = {b, at, stop - at, values + (size_t)(at - first) * size};
+            if (at < stop) LS_TRY(move_part(m, rank, what, &of));
+        }
     }
     return LS_OK;
 }

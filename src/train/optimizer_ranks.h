@@ -6,18 +6,20 @@
 
 enum { LS_OPTIMIZER_WHOLLY = 31 };
 
-/* The pieces [*from, *end) that are a rank's after so many halvings, or wholly. In the k-th the rank
- * that has bit k of its number set takes the upper half. */
-void ls__optimizer_part(const ls_optimizer *optimizer, int rank, int halvings, int64_t *from,
-                        int64_t *end);
-/* Memory for chunks on their way. */
-ls_status ls__optimizer_chunks(ls_ctx *ctx, ls_optimizer *optimizer);
-void ls__optimizer_give_chunks(ls_ctx *ctx, ls_optimizer *optimizer);
-/* ls_optimizer_reduce of some pieces alone. All ranks sum the same ones in the same order. */
+/* Pieces from .. end - 1. */
 typedef struct ls_pieces {
     int64_t from, end;
 } ls_pieces;
-ls_status ls__optimizer_reduce_pieces(ls_ctx *ctx, ls_optimizer *optimizer, ls_pieces among);
+
+/* Those of a bucket that are a rank's after so many halvings, or wholly. In the k-th the rank that
+ * has bit k of its number set takes the upper half, or with that bit of the bucket's number the
+ * lower: odd pieces are not always the same ranks'. */
+ls_pieces ls__optimizer_part(const ls_optimizer *optimizer, int64_t bucket, int rank, int halvings);
+/* Memory for chunks on their way. */
+ls_status ls__optimizer_chunks(ls_ctx *ctx, ls_optimizer *optimizer);
+void ls__optimizer_give_chunks(ls_ctx *ctx, ls_optimizer *optimizer);
+/* ls_optimizer_reduce of one bucket. All ranks take them in the same order. */
+ls_status ls__optimizer_reduce_bucket(ls_ctx *ctx, ls_optimizer *optimizer, int64_t bucket);
 /* Every rank's sums to all. */
 ls_status ls__optimizer_share_sums(ls_ctx *ctx, const ls_optimizer *optimizer);
 /* After an update: every rank's part of the weights to all; the gradient is zero. */

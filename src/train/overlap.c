@@ -11,12 +11,8 @@
 #include "tensor/engine/device.h"
 #include "train/optimizer_ranks.h"
 
-/* A bucket is at least as large as a message; more of them than these would cut a device's work into
- * too small pieces. */
-enum { BUCKETS_MOST = 64, BUCKET_BYTES = 1 << 20 };
-
 typedef struct bucket {
-    ls_pieces pieces;
+    int64_t number;
     size_t after; /* nodes that must have run */
 } bucket;
 
@@ -26,10 +22,10 @@ struct ls_overlap {
     ls_program *program;
     ls_optimizer *optimizer;
     ls_leaves *leaves;
-    bucket buckets[BUCKETS_MOST + 1]; /* in the order in which they are finished */
+    bucket buckets[LS_OPTIMIZER_BUCKETS]; /* in the order in which they are finished */
     size_t count;
-    size_t at[BUCKETS_MOST + 1];   /* places of the program that are watched */
-    size_t ends[BUCKETS_MOST + 1]; /* how many buckets are finished there */
+    size_t at[LS_OPTIMIZER_BUCKETS];   /* places of the program that are watched */
+    size_t ends[LS_OPTIMIZER_BUCKETS]; /* how many buckets are finished there */
     size_t places;
     bool begun;        /* the present run is the last one */
     double before;     /* seconds in exchanges before it */
@@ -48,7 +44,7 @@ struct ls_overlap {
 static int by_end(const void *a, const void *b) {
     const bucket *x = a, *y = b;
     if (x->after != y->after) return x->after < y->after ? -1 : 1;
-    return x->pieces.from < y->pieces.from ? -1 : 1;
+    return x->number < y->number ? -1 : 1;
 }
 
 /* When the elements [first, end) are finished. Parameters lie in the order of their offsets;
@@ -66,17 +62,12 @@ static size_t finished(const ls_parameters *part, const size_t *after, size_t *n
     return latest;
 }
 
-static void cut_buckets(ls_overlap *o, const size_t *after) {
-    const ls_optimizer *optimizer = o->optimizer;
-    const int64_t *cuts = optimizer->cuts, pieces = optimizer->all_pieces;
-    const int64_t size = (int64_t)ls_dtype_size(optimizer->store->master_type);
-    const int64_t least = ls_max(ls_ceil_div(cuts[pieces], BUCKETS_MOST), BUCKET_BYTES / size);
+static void order_buckets(ls_overlap *o, const size_t *after) {
+    const ls_optimizer *of = o->optimizer;
     size_t next = 0;
-    for (int64_t from = 0, end; from < pieces; from = end) {
-        for (end = from + 1; end < pieces && cuts[end] - cuts[from] < least; end++) {
-        }
-        o->buckets[o->count++] =
-            (bucket){{from, end}, finished(&optimizer->part, after, &next, cuts[from], cuts[end])};
+    for (int64_t b = 0; b < of->buckets; b++) {
+        const int64_t first = of->cuts[of->bucket[b]], end = of->cuts[of->bucket[b + 1]];
+        o->buckets[o->count++] = (bucket){b, finished(&of->part, after, &next, first, end)};
     }
     qsort(o->buckets, o->count, sizeof *o->buckets, by_end);
 }
@@ -106,11 +97,11 @@ static ls_status find_ends(ls_overlap *o, size_t **out) {
 /* ---- the thread ---- */
 
 static ls_status sum_bucket(ls_overlap *o, size_t i) {
-    const int64_t *cuts = o->optimizer->cuts;
-    const ls_pieces pieces = o->buckets[i].pieces;
+    ls_optimizer *of = o->optimizer;
+    const int64_t b = o->buckets[i].number, first = of->cuts[of->bucket[b]];
     if (o->own.device != NULL) o->own.device->follow(o->own.device, (int)i);
-    ls_leaves_sum(&o->own, o->leaves, cuts[pieces.from], cuts[pieces.end] - cuts[pieces.from]);
-    LS_TRY(ls__optimizer_reduce_pieces(&o->own, o->optimizer, pieces));
+    ls_leaves_sum(&o->own, o->leaves, first, of->cuts[of->bucket[b + 1]] - first);
+    LS_TRY(ls__optimizer_reduce_bucket(&o->own, of, b));
     return i + 1 < o->count ? LS_OK : ls_device_settle(&o->own);
 }
 
@@ -152,7 +143,7 @@ static void reached(void *user, size_t place) {
 static ls_status start(ls_overlap *o) {
     size_t *after;
     ls_status status = find_ends(o, &after);
-    if (status == LS_OK) cut_buckets(o, after);
+    if (status == LS_OK) order_buckets(o, after);
     ls_free(o->ctx, after);
     LS_TRY(status);
     find_places(o);

@@ -28,8 +28,7 @@ typedef struct factors {
 
 typedef struct buffers {
     float *weights, *gradient;
-    float *mean, *square; /* of the elements from `first` on */
-    int64_t first;
+    float *mean, *square;
     uint2 *shadow; /* four bf16 each; or NULL */
 } buffers;
 
@@ -39,11 +38,11 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     const float keep = piece.decays ? by.keep : 1.0f;
     const float rate = piece.rate * by.rate;
     for (int64_t i = threadIdx.x * 4; i < piece.count; i += LS_CUDA_THREADS * 4) {
-        int64_t place = piece.offset + i;
+        const int64_t place = piece.offset + i, own = piece.own + i;
         float w[4], g[4], mean[4], square[4];
         ls_cuda_load<4>(at.gradient + place, g);
-        ls_cuda_load<4>(at.mean + place - at.first, mean);
-        ls_cuda_load<4>(at.square + place - at.first, square);
+        ls_cuda_load<4>(at.mean + own, mean);
+        ls_cuda_load<4>(at.square + own, square);
         ls_cuda_load<4>(at.weights + place, w);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -54,8 +53,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
             g[j] = 0;
         }
         ls_cuda_store<4>(at.gradient + place, g);
-        ls_cuda_store<4>(at.mean + place - at.first, mean);
-        ls_cuda_store<4>(at.square + place - at.first, square);
+        ls_cuda_store<4>(at.mean + own, mean);
+        ls_cuda_store<4>(at.square + own, square);
         ls_cuda_store<4>(at.weights + place, w);
         if (at.shadow == NULL) continue;
         typedef ls_cuda_pack<ls_cuda_bf16, 8> pack;
@@ -78,12 +77,8 @@ static void apply(const ls_run *run, const ls_node *node) {
     factors by = {(float)pass->beta1,       (float)(1 - pass->beta1), (float)pass->beta2,
                   (float)(1 - pass->beta2), (float)(1 - pass->decay), (float)pass->scale,
                   (float)pass->epsilon,     (float)pass->rate,        (float)pass->root};
-    buffers at = {(float *)pass->weights,
-                  (float *)pass->gradient,
-                  (float *)pass->mean,
-                  (float *)pass->square,
-                  pass->first,
-                  (uint2 *)pass->shadow};
+    buffers at = {(float *)pass->weights, (float *)pass->gradient, (float *)pass->mean,
+                  (float *)pass->square, (uint2 *)pass->shadow};
     adamw_kernel<<<(unsigned)pass->piece_count, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
         pass->pieces, at, by);
     ls_cuda_launched(run, "adamw");
