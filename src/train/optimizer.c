@@ -111,6 +111,8 @@ static ls_status take_buffers(ls_ctx *ctx, ls_optimizer *o) {
     ls_status status = take_part(ctx, o, all);
     const size_t own = (size_t)o->own, room = own > 0 ? own : 1;
     const size_t elements = o->elements > 0 ? (size_t)o->elements : 1;
+    if (status == LS_OK) status = ls__optimizer_chunks(ctx, o);
+    if (status == LS_OK) status = ls__optimizer_cut_masters(ctx, o);
     if (status == LS_OK) {
         o->mean = ls_device_take_cleared(ctx, elements, size);
         o->square = ls_device_take_cleared(ctx, elements, size);
@@ -121,7 +123,7 @@ static ls_status take_buffers(ls_ctx *ctx, ls_optimizer *o) {
     }
     if (status == LS_OK) ls_device_put(ctx, o->pieces, all, own * sizeof *all);
     ls_free(ctx, all);
-    return status == LS_OK ? ls__optimizer_chunks(ctx, o) : status;
+    return status;
 }
 
 ls_status ls_optimizer_new(ls_ctx *ctx, ls_parameters *store, const ls_optimizer_settings *settings,
@@ -154,6 +156,8 @@ ls_status ls_optimizer_new_among(ls_ctx *ctx, ls_parameters *store,
 
 void ls_optimizer_free(ls_ctx *ctx, ls_optimizer *optimizer) {
     if (optimizer == NULL) return;
+    ls_device_give(ctx, optimizer->weights);
+    ls_free(ctx, optimizer->fulls);
     ls_device_give(ctx, optimizer->mean);
     ls_device_give(ctx, optimizer->square);
     ls_device_give(ctx, optimizer->pieces);
@@ -168,8 +172,10 @@ void ls_optimizer_free(ls_ctx *ctx, ls_optimizer *optimizer) {
 
 static ls_adamw pass_of(const ls_optimizer *optimizer) {
     const ls_parameters *store = optimizer->store;
+    const bool apart = optimizer->weights != NULL;
     return (ls_adamw){.type = store->master_type,
-                      .weights = store->master,
+                      .weights = apart ? optimizer->weights : store->master,
+                      .apart = apart,
                       .gradient = store->gradient,
                       .mean = optimizer->mean,
                       .square = optimizer->square,

@@ -2,7 +2,8 @@
  *
  * Over several ranks (ranks/ranks.h) the buffers are cut into buckets, and each bucket at whole
  * pieces: a rank has the moments of its own part of every bucket alone and updates that part (arXiv
- * 1910.02054: the first stage of ZeRO). So each bucket can be summed for itself, as soon as it is
+ * 1910.02054: the first stage of ZeRO). In bf16 it also has the master weights of that part alone;
+ * what programs read is the shadow, and the few parameters that they read in the master's type. So each bucket can be summed for itself, as soon as it is
  * finished, and all ranks have the same work in it. */
 #ifndef LS_TRAIN_OPTIMIZER_H
 #define LS_TRAIN_OPTIMIZER_H
@@ -35,12 +36,15 @@ typedef struct ls_optimizer {
     int64_t bucket[LS_OPTIMIZER_BUCKETS + 1]; /* pieces at which buckets begin, and the end */
     int64_t own, elements;                    /* this rank's pieces, and elements */
     int64_t before[LS_OPTIMIZER_BUCKETS];     /* of those, the elements of earlier buckets */
-    void *mean, *square;                      /* of those elements, in the master's type */
-    ls_adamw_piece *pieces;                   /* this rank's, where the context computes */
-    double *sums;                             /* of them, likewise */
-    int64_t most;                             /* pieces of the rank that has most */
-    double *all_sums;                         /* [ranks][most], here */
-    int64_t *sum_of;                          /* [all_pieces]: which of them is a piece's */
+    void
+        *weights; /* the masters of those, where they are cut too (bf16); NULL: the store has all */
+    int64_t *fulls;                /* then [all_pieces + 1]: where cuts are in the store's `full` */
+    void *mean, *square;           /* of those elements, in the master's type */
+    ls_adamw_piece *pieces;        /* this rank's, where the context computes */
+    double *sums;                  /* of them, likewise */
+    int64_t most;                  /* pieces of the rank that has most */
+    double *all_sums;              /* [ranks][most], here */
+    int64_t *sum_of;               /* [all_pieces]: which of them is a piece's */
     void *sent, *received, *there; /* chunks on their way; NULL: alone. See optimizer_ranks.c */
 } ls_optimizer;
 
@@ -63,11 +67,11 @@ ls_status ls_optimizer_norm(ls_ctx *ctx, const ls_optimizer *optimizer, double *
 ls_status ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate, double norm,
                               int64_t step);
 
-/* The master weights of rank 0 to all. */
+/* After a checkpoint was read: the same weights on all ranks, those of rank 0. */
 ls_status ls_optimizer_broadcast(ls_ctx *ctx, ls_optimizer *optimizer);
-/* Rank 0 reads and writes moments wherever they are; values are in the caller's memory. The others
+/* Rank 0 reads and writes moments, and masters that are cut, wherever they are; values are in the caller's memory. The others
  * serve it meanwhile, until rank 0 releases them. */
-typedef enum { LS_MOMENT_MEAN, LS_MOMENT_SQUARE } ls_moment_kind;
+typedef enum { LS_MOMENT_MEAN, LS_MOMENT_SQUARE, LS_MOMENT_WEIGHTS } ls_moment_kind;
 typedef struct ls_moment {
     ls_optimizer *optimizer;
     ls_moment_kind kind;

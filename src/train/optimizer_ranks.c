@@ -22,17 +22,13 @@ ls_pieces ls__optimizer_part(const ls_optimizer *o, int64_t bucket, int rank, in
     return part;
 }
 
-/* A part in bytes of a flat buffer of the master's type. */
-typedef struct span {
-    char *at;
-    size_t bytes;
-} span;
-
-static span span_of(const ls_optimizer *o, void *buffer, int64_t bucket, int rank, int halvings) {
+/* A part of a flat buffer of the master's type. */
+static ls_part_bytes span_of(const ls_optimizer *o, void *buffer, int64_t bucket, int rank,
+                             int halvings) {
     const size_t size = ls_dtype_size(o->store->master_type);
     const ls_pieces part = ls__optimizer_part(o, bucket, rank, halvings);
-    return (span){(char *)buffer + (size_t)o->cuts[part.from] * size,
-                  (size_t)(o->cuts[part.end] - o->cuts[part.from]) * size};
+    return (ls_part_bytes){(char *)buffer + (size_t)o->cuts[part.from] * size,
+                           (size_t)(o->cuts[part.end] - o->cuts[part.from]) * size};
 }
 
 /* A device copies from and to memory of its own kind faster, and while it computes. */
@@ -83,8 +79,8 @@ static ls_status place(ls_ctx *ctx, const ls_optimizer *o, void *there, size_t b
 }
 
 /* Swaps spans with a rank, and adds what comes to what is there or puts it in its place. */
-static ls_status swap_spans(ls_ctx *ctx, const ls_optimizer *o, int with, span give, span take,
-                            bool adds) {
+static ls_status swap_spans(ls_ctx *ctx, const ls_optimizer *o, int with, ls_part_bytes give,
+                            ls_part_bytes take, bool adds) {
     const ls_dtype type = o->store->master_type;
     if (ctx->rehearsal) /* counts what would go */
         return ls_ranks_exchange(ctx, o->ranks, with, NULL, give.bytes, NULL, take.bytes);
@@ -136,19 +132,25 @@ ls_status ls_optimizer_reduce(ls_ctx *ctx, ls_optimizer *o) {
     return LS_OK;
 }
 
-static ls_status share_bucket(ls_ctx *ctx, ls_optimizer *o, int64_t bucket) {
+ls_status ls__optimizer_share(ls_ctx *ctx, ls_optimizer *o, ls_part_fn span) {
     const int rank = o->ranks->rank;
-    for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
-        const int with = rank ^ (1 << k);
-        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->master, bucket, rank, k + 1),
-                          span_of(o, o->store->master, bucket, with, k + 1), false));
-    }
+    for (int64_t b = 0; b < o->buckets; b++)
+        for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
+            const int with = rank ^ (1 << k);
+            LS_TRY(
+                swap_spans(ctx, o, with, span(o, b, rank, k + 1), span(o, b, with, k + 1), false));
+        }
     return LS_OK;
+}
+
+static ls_part_bytes master_span(const ls_optimizer *o, int64_t bucket, int rank, int halvings) {
+    return span_of(o, o->store->master, bucket, rank, halvings);
 }
 
 ls_status ls__optimizer_share_weights(ls_ctx *ctx, ls_optimizer *o) {
     if (o->ranks == NULL) return LS_OK;
-    for (int64_t b = 0; b < o->buckets; b++) LS_TRY(share_bucket(ctx, o, b));
+    LS_TRY(o->weights != NULL ? ls__optimizer_share_masters(ctx, o, false)
+                              : ls__optimizer_share(ctx, o, master_span));
     if (ctx->rehearsal) return LS_OK;
     ls_parameters_round(o->store);
     ls_parameters_clear_gradient(o->store);
@@ -164,6 +166,7 @@ ls_status ls_optimizer_broadcast(ls_ctx *ctx, ls_optimizer *o) {
     const ls_parameters *store = o->store;
     const size_t bytes = (size_t)store->total * ls_dtype_size(store->master_type);
     if (o->ranks == NULL || ctx->rehearsal) return LS_OK;
+    if (o->weights != NULL) return ls__optimizer_share_masters(ctx, o, true);
     for (size_t done = 0; done < bytes; done += CHUNK) {
         const size_t chunk = chunk_of(bytes, done);
         char *at = (char *)store->master + done;
@@ -186,7 +189,9 @@ typedef struct request {
 
 static char *moment_at(const ls_optimizer *o, ls_moment_kind kind, int64_t bucket,
                        int64_t element) {
-    char *buffer = kind == LS_MOMENT_MEAN ? o->mean : o->square;
+    char *buffer = kind == LS_MOMENT_MEAN     ? o->mean
+                   : kind == LS_MOMENT_SQUARE ? o->square
+                                              : o->weights;
     const int rank = o->ranks == NULL ? 0 : o->ranks->rank;
     const ls_pieces part = ls__optimizer_part(o, bucket, rank, LS_OPTIMIZER_WHOLLY);
     const int64_t at = o->before[bucket] + element - o->cuts[part.from];
@@ -196,7 +201,8 @@ static char *moment_at(const ls_optimizer *o, ls_moment_kind kind, int64_t bucke
 /* Whether this rank has what is asked for. */
 static bool has(const ls_optimizer *o, const request *asked) {
     if ((asked->what != GET && asked->what != PUT) || asked->kind < LS_MOMENT_MEAN ||
-        asked->kind > LS_MOMENT_SQUARE || asked->bucket < 0 || asked->bucket >= o->buckets)
+        asked->kind > (o->weights != NULL ? LS_MOMENT_WEIGHTS : LS_MOMENT_SQUARE) ||
+        asked->bucket < 0 || asked->bucket >= o->buckets)
         return false;
     const ls_pieces part =
         ls__optimizer_part(o, asked->bucket, o->ranks->rank, LS_OPTIMIZER_WHOLLY);
@@ -206,7 +212,7 @@ static bool has(const ls_optimizer *o, const request *asked) {
 }
 
 /* Between a span of this rank's and rank 0 or back, in chunks. */
-static ls_status carry(ls_ctx *ctx, const ls_optimizer *o, span what, bool away) {
+static ls_status carry(ls_ctx *ctx, const ls_optimizer *o, ls_part_bytes what, bool away) {
     for (size_t done = 0; done < what.bytes; done += CHUNK) {
         const size_t chunk = chunk_of(what.bytes, done);
         const void *from;
@@ -229,8 +235,9 @@ ls_status ls_optimizer_serve(ls_ctx *ctx, ls_optimizer *o) {
         if (asked.what == RELEASE) return LS_OK;
         if (!has(o, &asked))
             return LS_FAIL(ctx, LS_ERANK, "rank 0 asks for moments that are not here");
-        const span what = {moment_at(o, (ls_moment_kind)asked.kind, asked.bucket, asked.first),
-                           (size_t)asked.count * size};
+        const ls_part_bytes what = {
+            moment_at(o, (ls_moment_kind)asked.kind, asked.bucket, asked.first),
+            (size_t)asked.count * size};
         LS_TRY(carry(ctx, o, what, asked.what == GET));
     }
 }

@@ -29,6 +29,7 @@ typedef struct factors {
 typedef struct buffers {
     float *weights, *gradient;
     float *mean, *square;
+    bool apart;    /* the weights lie as the moments do */
     uint2 *shadow; /* four bf16 each; or NULL */
 } buffers;
 
@@ -39,11 +40,12 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     const float rate = piece.rate * by.rate;
     for (int64_t i = threadIdx.x * 4; i < piece.count; i += LS_CUDA_THREADS * 4) {
         const int64_t place = piece.offset + i, own = piece.own + i;
+        float *weights = at.weights + (at.apart ? own : place);
         float w[4], g[4], mean[4], square[4];
         ls_cuda_load<4>(at.gradient + place, g);
         ls_cuda_load<4>(at.mean + own, mean);
         ls_cuda_load<4>(at.square + own, square);
-        ls_cuda_load<4>(at.weights + place, w);
+        ls_cuda_load<4>(weights, w);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             float x = by.scale * g[j];
@@ -55,7 +57,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
         ls_cuda_store<4>(at.gradient + place, g);
         ls_cuda_store<4>(at.mean + own, mean);
         ls_cuda_store<4>(at.square + own, square);
-        ls_cuda_store<4>(at.weights + place, w);
+        ls_cuda_store<4>(weights, w);
         if (at.shadow == NULL) continue;
         typedef ls_cuda_pack<ls_cuda_bf16, 8> pack;
         at.shadow[place / 4] =
@@ -77,8 +79,12 @@ static void apply(const ls_run *run, const ls_node *node) {
     factors by = {(float)pass->beta1,       (float)(1 - pass->beta1), (float)pass->beta2,
                   (float)(1 - pass->beta2), (float)(1 - pass->decay), (float)pass->scale,
                   (float)pass->epsilon,     (float)pass->rate,        (float)pass->root};
-    buffers at = {(float *)pass->weights, (float *)pass->gradient, (float *)pass->mean,
-                  (float *)pass->square, (uint2 *)pass->shadow};
+    buffers at = {(float *)pass->weights,
+                  (float *)pass->gradient,
+                  (float *)pass->mean,
+                  (float *)pass->square,
+                  pass->apart,
+                  (uint2 *)pass->shadow};
     adamw_kernel<<<(unsigned)pass->piece_count, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
         pass->pieces, at, by);
     ls_cuda_launched(run, "adamw");
