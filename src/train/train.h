@@ -114,6 +114,9 @@ typedef struct ls_train_job {
      * state, and this is its forward part alone; else NULL */
     ls_program *forward;
     ls_parameters *store; /* the program's */
+    /* or NULL: ls_train_run makes it. It may cut the store's masters over ranks: programs are recorded
+     * afterwards. */
+    struct ls_optimizer *optimizer;
     ls_train_source source;
     /* or NULL: draws where tokens stand, for the program's input places [rows, inputs] */
     const ls_position *drawn;

@@ -209,11 +209,16 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     ls_train_job whole = *job;
     LS_TRY(check_context(ctx, model, job));
     LS_TRY(try_draw(ctx, model->config, settings, &whole));
+    if (job->ranks != NULL && !ctx->rehearsal) /* before anything that depends on them is shared */
+        LS_TRY(ls_ranks_compare(ctx, job->ranks, job->source.identity, "other data"));
+    const ls_optimizer_settings optimizer = ls_train_optimizer(settings);
+    LS_TRY(ls_optimizer_new_among(ctx, model->store, &optimizer, job->ranks, &whole.optimizer));
     ls_status status = record_programs(ctx, model, &how, options, &whole);
     if (status == LS_OK) status = check_programs(ctx, settings, &whole);
     if (status == LS_OK) status = train_recorded(ctx, model, &whole, length, result);
     ls_program_free(whole.forward);
     ls_program_free(whole.program);
+    ls_optimizer_free(ctx, whole.optimizer);
     return status;
 }
 

@@ -48,6 +48,9 @@ typedef struct ls_cuda {
     void *staged;         /* what ls_cuda_stage has given */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
+    struct ls_cuda *main; /* of one that is beside it, with `marks` events; else NULL */
+    cudaEvent_t *marks;
+    int mark_count;
     cudaError_t wrong; /* the first error since settle */
     char message[256];
 } ls_cuda;

@@ -37,6 +37,13 @@ struct ls_device {
     void *(*captured)(ls_device *device);
     void (*replay)(ls_device *device, void *graph);
     void (*forget)(ls_device *device, void *graph);
+    /* The same device with an order of its own, for another thread: it has memory, copies, kernels,
+     * `settle` and `close`. mark(beside, i) is called where `device` is: follow(beside, i) then
+     * makes what is asked of `beside` wait for what was asked of `device` up to there. NULL where
+     * there is no room. */
+    ls_device *(*beside)(ls_device *device, int marks);
+    void (*mark)(ls_device *beside, int number);
+    void (*follow)(ls_device *beside, int number);
     /* Waits for everything asked for; LS_FAIL with the first thing that went
      * wrong since last time. */
     ls_status (*settle)(ls_device *device, ls_ctx *ctx);

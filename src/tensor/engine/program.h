@@ -161,6 +161,20 @@ ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, ui
 ls_status ls_program_run_through(ls_program *program, ls_state *state, ls_state *gradient,
                                  uint64_t seed, uint32_t step);
 
+/* Watching runs: reached(user, i) is called in each once the kernels of its first at[i] nodes were
+ * called, or asked of the device. The numbers ascend and lie below that of all nodes; they are
+ * borrowed. NULL: nobody watches any more. */
+typedef struct ls_watch {
+    size_t count;
+    const size_t *at;
+    void (*reached)(void *user, size_t i);
+    void *user;
+} ls_watch;
+ls_status ls_program_watch(ls_program *program, const ls_watch *watch);
+/* after[i]: so many nodes have run when nothing more is added to the i-th parameter's gradient. */
+void ls_program_gradients_end(const ls_program *program, size_t *after);
+size_t ls_program_nodes(const ls_program *program);
+
 const ls_program_options *ls_program_about(const ls_program *program);
 ls_ctx *ls_program_ctx(const ls_program *program);
 size_t ls_program_bytes(const ls_program *program); /* arena and workspace: known before any run */
