@@ -5,6 +5,7 @@
 
 #include "harness.h"
 #include "mixer/mixer.h"
+#include "tensor/engine/device.h"
 
 enum { WIDTH = 64, TRAINED = 24 };
 
@@ -482,6 +483,71 @@ static void same_bits(ls_ctx *ctx, const arrangement *a) {
     }
 }
 
+/* 13: a gradient has its last bits where the program says that nothing more is added to it. */
+typedef struct finishing {
+    const bench *b;
+    size_t *after, *at;
+    float *then; /* the gradients as they were there */
+    bool *taken;
+} finishing;
+
+static void take_finished(void *user, size_t place) {
+    const finishing *f = user;
+    const ls_parameters *store = f->b->store;
+    expect(f->b->ctx, ls_device_settle(f->b->ctx));
+    for (size_t i = 0; i < store->count; i++) {
+        const ls_parameter *parameter = &store->items[i];
+        if (f->after[i] > f->at[place] || f->taken[i]) continue;
+        memcpy(f->then + parameter->offset, ls_parameter_gradient(store, parameter),
+               (size_t)parameter->count * sizeof(float));
+        f->taken[i] = true;
+    }
+}
+
+static int ascending(const void *a, const void *b) {
+    const size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void gradients_end(ls_ctx *ctx, const arrangement *a) {
+    if (a->position.extensions > 0) return; /* they add no parameter */
+    subject what = subject_of(a);
+    bench b = bench_new(
+        ctx, &what,
+        (ls_program_options){.type = LS_F32, .batch = 2, .length = TRAINED, .grad = true});
+    const size_t count = b.store->count, nodes = ls_program_nodes(b.program);
+    size_t after[64], at[64], places = 0;
+    bool taken[64] = {false};
+    assert_true(count <= 64);
+    ls_program_gradients_end(b.program, after);
+    memcpy(at, after, count * sizeof *at);
+    qsort(at, count, sizeof *at, ascending);
+    for (size_t i = 0; i < count; i++)
+        if (at[i] < nodes && (places == 0 || at[places - 1] < at[i])) at[places++] = at[i];
+    float *then = calloc((size_t)b.store->total + 1, sizeof *then);
+    finishing f = {&b, after, at, then, taken};
+    expect(ctx, ls_program_watch(b.program, &(ls_watch){places, at, take_finished, &f}));
+    fill_parameters(b.store);
+    fill_inputs(b.program, inputs, 3);
+    for (int run = 0; run < 3; run++) { /* a device keeps the second and does it again */
+        memset(taken, 0, sizeof taken);
+        ls_parameters_clear_gradient(b.store);
+        expect(ctx, ls_program_run(b.program, NULL, 1, 0));
+        expect(ctx, ls_device_settle(ctx));
+        for (size_t i = 0; i < count; i++) {
+            const ls_parameter *parameter = &b.store->items[i];
+            const void *now = ls_parameter_gradient(b.store, parameter);
+            if (taken[i] != (after[i] < nodes))
+                fail_msg("%s: nobody heard of %s", a->name, parameter->name);
+            if (taken[i] &&
+                memcmp(then + parameter->offset, now, (size_t)parameter->count * sizeof *then) != 0)
+                fail_msg("%s: the gradient of %s goes on", a->name, parameter->name);
+        }
+    }
+    bench_free(&b);
+    free(then);
+}
+
 /* 11: what a mixer says about its state and its work is what is allocated and counted. */
 static void declared_is_true(ls_ctx *ctx, const arrangement *a) {
     if (a->position.extensions > 0) return; /* the declaration is the mixer's own */
@@ -582,6 +648,7 @@ LAW(any_cut)
 LAW(nothing_leaks)
 LAW(same_bits)
 LAW(declared_is_true)
+LAW(gradients_end)
 LAW(out_of_memory)
 
 /* A check that refuses too much would leave nothing to test. The example's mixer is alone. */
@@ -606,7 +673,7 @@ int main(void) {
         cmocka_unit_test(law_gradients),           cmocka_unit_test(law_any_cut),
         cmocka_unit_test(law_nothing_leaks),       cmocka_unit_test(law_same_bits),
         cmocka_unit_test(law_declared_is_true),    cmocka_unit_test(law_out_of_memory),
-        cmocka_unit_test(law_cut_gradients),
+        cmocka_unit_test(law_cut_gradients),       cmocka_unit_test(law_gradients_end),
     };
     cmocka_set_test_filter(getenv("LONGSHOT_TEST_LAW")); /* one law alone; NULL: all */
     return cmocka_run_group_tests(tests, NULL, NULL);

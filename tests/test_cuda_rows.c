@@ -527,9 +527,9 @@ static void test_adamw(void **state) {
     (void)state;
     if (device_ctx.device == NULL) skip();
     enum { COUNT = LS_ADAMW_PIECE + 64 * 37, PIECES = 3 };
-    static const ls_adamw_piece pieces[PIECES] = {{0, LS_ADAMW_PIECE, true, 1},
-                                                  {LS_ADAMW_PIECE, 64, false, 0.25F},
-                                                  {LS_ADAMW_PIECE + 64, 64 * 36, true, 1}};
+    static const ls_adamw_piece pieces[PIECES] = {{0, LS_ADAMW_PIECE, true, 1, 64 * 37},
+                                                  {LS_ADAMW_PIECE, 64, false, 0.25F, 64 * 36},
+                                                  {LS_ADAMW_PIECE + 64, 64 * 36, true, 1, 0}};
     static float here[4][COUNT], got[4][COUNT];
     static ls_bf16 shadow[COUNT], shadow_got[COUNT];
     double sums[PIECES], sums_got[PIECES];

@@ -36,6 +36,19 @@ memory="model.segment=16 model.memory=2 data.loader=stream train.carry=128"
 train r4 4 $memory
 same_run r1 r4 0008
 
+# a gradient of many buckets, whose sums go while the backward part does; also of bf16 and of adapters
+wide="model.width=256 train.length=16 train.steps=3 train.checkpoint_every=3 train.dtype=bf16"
+"$program" train $small $wide out=w1 --quiet >/dev/null
+train w2 2 $wide
+train w4 4 $wide
+same_run w1 w2 0003
+same_run w1 w4 0003
+fine="data.corpus=text.txt train.from=w1 train.lora.rank=128 train.length=16 train.batch=8 train.steps=3
+    train.checkpoint_every=3 train.shards=8"
+"$program" train $fine out=l1 --quiet >/dev/null
+with_ranks 4 "$program" train $fine out=l4
+same_run l1 l4 0003
+
 # cut after two steps on four ranks, on alone, on with two: train.shards is the folder's
 without="data.corpus=text.txt data.tokenizer=byte model.width=32 model.layers=2
     train.length=32 train.batch=8 train.steps=8 train.checkpoint_every=1 $memory train.schedule=constant"

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "tensor/engine/device.h"
+
 enum { NAME_BYTES = LS_SAFETENSORS_NAME_MAX + 1 };
 
 static ls_status full_name(ls_ctx *ctx, const char *prefix, const char *name, char *out) {
@@ -146,18 +148,31 @@ static bool all_finite(const void *values, ls_dtype type, int64_t count) {
     return finite;
 }
 
-ls_status ls_weights_find_broken(const ls_parameters *store, const char **out) {
-    void *here;
-    *out = NULL;
-    LS_TRY(ls_parameters_fetch(store, store->master, &here));
-    for (size_t p = 0; p < store->count && *out == NULL; p++) {
-        const ls_parameter *parameter = &store->items[p];
-        ls_dtype type = store->master_type;
-        const void *values = here == store->master ? ls_parameter_values(store, parameter, &type)
-                                                   : place_of(store, parameter, here);
-        if (!all_finite(values, type, parameter->count)) *out = parameter->name;
+static ls_status look_at(const ls_parameters *store, const ls_parameter *parameter, bool *finite) {
+    ls_ctx *ctx = store->ctx;
+    ls_dtype type;
+    const void *values = ls_parameter_values(store, parameter, &type);
+    const size_t size = ls_dtype_size(type), count = (size_t)ls_max(parameter->count, 1);
+    void *here = NULL;
+    ls_status status = LS_OK;
+    if (ctx->device != NULL) {
+        here = ls_new_raw(ctx, count, size);
+        status = here == NULL ? LS_ENOMEM
+                              : ls_device_get(ctx, here, values, (size_t)parameter->count * size);
+        values = here;
     }
-    ls_parameters_release(store, store->master, here, false);
+    if (status == LS_OK) *finite = all_finite(values, type, parameter->count);
+    ls_free(ctx, here);
+    return status;
+}
+
+ls_status ls_weights_find_broken(const ls_parameters *store, const char **out) {
+    *out = NULL;
+    for (size_t p = 0; p < store->count && *out == NULL; p++) {
+        bool finite;
+        LS_TRY(look_at(store, &store->items[p], &finite));
+        if (!finite) *out = store->items[p].name;
+    }
     return LS_OK;
 }
 

@@ -206,7 +206,7 @@ static void close_links(ls_transport *transport, int failed) {
 
 ls_status ls__tcp_open(ls_ctx *ctx, const ls_launch *launch, const ls_rank_wait *wait,
                        ls_rank_failure *told, ls_transport **out) {
-    const ls_transport functions = {"sockets", exchange, tell, close_links};
+    const ls_transport functions = {"sockets", 1, exchange, tell, close_links};
     ls_tcp *tcp = ls_new(ctx, 1, sizeof *tcp);
     *out = NULL;
     if (tcp == NULL) return LS_ENOMEM;

@@ -33,6 +33,7 @@ typedef struct ls_rank_wait {
 typedef struct ls_transport ls_transport;
 struct ls_transport {
     const char *name;
+    int any_thread; /* any thread may call it, one at a time; 0: the one that opened it alone */
     /* Both at once; either may have no bytes. `told` is filled with LS_RANK_TOLD alone. */
     ls_rank_result (*exchange)(ls_transport *transport, const ls_rank_wait *wait, int with,
                                const void *send, size_t send_bytes, void *receive,
@@ -45,7 +46,7 @@ struct ls_transport {
 
 /* What a plug-in shows: a new transport with its rank and size, or NULL after writing one sentence
  * to `why`. `build` must be LS_TRANSPORT_BUILD, so that program and plug-in agree on every struct. */
-#define LS_TRANSPORT_BUILD "longshot transport 1"
+#define LS_TRANSPORT_BUILD "longshot transport 2"
 typedef ls_transport *(*ls_transport_open_fn)(const char *build, int *rank, int *size, char *why,
                                               size_t bytes);
 #define LS_TRANSPORT_OPEN_NAME "ls_transport_plugin_open"

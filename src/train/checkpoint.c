@@ -132,10 +132,22 @@ static void moments_of(ls_optimizer *optimizer, ls_moment users[2], ls_weights_p
     }
 }
 
+/* The weights likewise; `user` is for masters that are cut. */
+static ls_weights_part weights_of(ls_optimizer *optimizer, ls_moment *user) {
+    const ls_parameters *store = &optimizer->part;
+    *user = (ls_moment){optimizer, LS_MOMENT_WEIGHTS};
+    return (ls_weights_part){.prefix = prefix_of(store),
+                             .buffer = store->master,
+                             .get = ls_moment_get,
+                             .put = ls_moment_put,
+                             .user = user};
+}
+
 static ls_status write_file(ls_ctx *ctx, const char *name, const char *path,
                             const ls_checkpoint *checkpoint, ls_optimizer *optimizer) {
     const ls_parameters *store = &optimizer->part;
-    const ls_weights_part weights = {.prefix = prefix_of(store), .buffer = store->master};
+    ls_moment user;
+    const ls_weights_part weights = weights_of(optimizer, &user);
     if (name == model_file) return write_tensors(ctx, path, store, &weights, 1, checkpoint->step);
     if (name == files[ADAPTER_FILE]) return ls_adapter_write_config(ctx, store, path);
     if (name == optimizer_file) {
@@ -340,9 +352,9 @@ static ls_status verify(ls_ctx *ctx, const char *folder, int64_t step, int neede
 static ls_status read_tensors(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer) {
     char model_path[PATH_BYTES], optimizer_path[PATH_BYTES];
     ls_parameters *store = &optimizer->part;
-    const ls_weights_part weights = {.prefix = prefix_of(store), .buffer = store->master};
     const bool adapts = store->adapter.rank > 0;
-    ls_moment users[2];
+    ls_moment user, users[2];
+    const ls_weights_part weights = weights_of(optimizer, &user);
     ls_weights_part moments[2];
     ls_safetensors model, rest;
     moments_of(optimizer, users, moments);

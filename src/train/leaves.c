@@ -55,26 +55,41 @@ void ls_leaves_clear(ls_ctx *ctx, ls_leaves *leaves) {
     *leaves = (ls_leaves){0};
 }
 
-/* As a binary counter does: two sums of 2^k leaves become one of 2^(k + 1). */
+/* As a binary counter does: two sums of 2^k leaves become one of 2^(k + 1). Returns how many there
+ * were. */
+static int carry(ls_ctx *ctx, const ls_leaves *leaves, int64_t i, int64_t first, int64_t count) {
+    const ls_parameters *store = leaves->store;
+    const size_t skipped = (size_t)first * ls_dtype_size(store->master_type);
+    ls_gradient_sum sum = {
+        .type = store->master_type, .to = (char *)store->gradient + skipped, .count = count};
+    int k = 0;
+    for (; (i >> k & 1) != 0; k++) {
+        sum.from = (const char *)leaves->waiting[k] + skipped;
+        if (count > 0) ls_gradient_add(ctx, &sum);
+    }
+    return k;
+}
+
+void ls_leaves_sum(ls_ctx *ctx, const ls_leaves *leaves, int64_t first, int64_t count) {
+    carry(ctx, leaves, leaves->own - 1, first, count);
+}
+
 void ls_leaves_add(ls_ctx *ctx, ls_leaves *leaves, int64_t i, ls_leaf leaf) {
     ls_parameters *store = leaves->store;
     double *row =
         leaves->table + (leaves->ranks == NULL ? 0 : leaves->ranks->rank) * (2 * leaves->own + 1);
-    ls_gradient_sum sum = {
-        .type = store->master_type, .to = store->gradient, .count = store->trained};
-    int k = 0;
+    const bool last = i + 1 == leaves->own;
     row[2 * i] = leaf.loss;
     row[2 * i + 1] = leaf.auxiliary;
-    if (ctx->rehearsal) return;
-    for (; (i >> k & 1) != 0; k++) {
-        sum.from = leaves->waiting[k];
-        ls_gradient_add(ctx, &sum);
-    }
-    if (i + 1 == leaves->own) return;
-    sum.to = leaves->waiting[k];
-    sum.from = store->gradient;
-    sum.copies = true;
-    ls_gradient_add(ctx, &sum);
+    if (ctx->rehearsal || (last && leaves->in_ranges)) return;
+    const int k = carry(ctx, leaves, i, 0, store->trained);
+    if (last) return;
+    const ls_gradient_sum copy = {.type = store->master_type,
+                                  .to = leaves->waiting[k],
+                                  .from = store->gradient,
+                                  .count = store->trained,
+                                  .copies = true};
+    ls_gradient_add(ctx, &copy);
     ls_parameters_clear_gradient(store);
 }
 

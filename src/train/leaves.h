@@ -22,8 +22,9 @@ typedef struct ls_leaves {
     int64_t count;                   /* of the batch: a power of two */
     int64_t first, own;              /* this rank's */
     void *waiting[LS_LEAVES_LEVELS]; /* sums of 2^k leaves that wait for the next 2^k */
-    double *table; /* [ranks][2 own + 1]: loss and auxiliary of each leaf, and the rank's mark */
-    ls_leaf *sums; /* [count] */
+    double *table;  /* [ranks][2 own + 1]: loss and auxiliary of each leaf, and the rank's mark */
+    ls_leaf *sums;  /* [count] */
+    bool in_ranges; /* of the last leaf ls_leaves_sum makes the sums: ls_leaves_add does not */
 } ls_leaves;
 
 /* LS_EUSE where the ranks cannot share so many leaves evenly. */
@@ -35,6 +36,8 @@ void ls_leaves_clear(ls_ctx *ctx, ls_leaves *leaves);
 /* The gradient of the i-th of this rank's leaves is in the store, which began with zeros. After the
  * last one the store has the sum of all of them; before, it is zero again. */
 void ls_leaves_add(ls_ctx *ctx, ls_leaves *leaves, int64_t i, ls_leaf leaf);
+/* A part of the sums that follow this rank's last leaf: of the gradient's elements from `first` on. */
+void ls_leaves_sum(ls_ctx *ctx, const ls_leaves *leaves, int64_t first, int64_t count);
 /* The whole batch's loss and auxiliary loss, on all ranks; *marks has the bits that any rank set in
  * its own. */
 ls_status ls_leaves_total(ls_ctx *ctx, ls_leaves *leaves, unsigned mark, ls_leaf *total,

@@ -12,35 +12,48 @@
 
 enum { CHUNK = 1 << 20 }; /* bytes */
 
-void ls__optimizer_part(const ls_optimizer *o, int rank, int halvings, int64_t *from,
-                        int64_t *end) {
+ls_pieces ls__optimizer_part(const ls_optimizer *o, int64_t bucket, int rank, int halvings) {
     const int size = o->ranks == NULL ? 1 : o->ranks->size;
-    *from = 0;
-    *end = o->all_pieces;
+    ls_pieces part = {o->bucket[bucket], o->bucket[bucket + 1]};
     for (int k = 0; k < halvings && (1 << k) < size; k++) {
-        const int64_t middle = *from + (*end - *from) / 2;
-        *((rank >> k & 1) != 0 ? from : end) = middle;
+        const int64_t middle = part.from + (part.end - part.from) / 2;
+        *(((rank ^ bucket) >> k & 1) != 0 ? &part.from : &part.end) = middle;
     }
+    return part;
 }
 
-/* A part in bytes of a flat buffer of the master's type. */
-typedef struct span {
-    char *at;
-    size_t bytes;
-} span;
-
-static span span_of(const ls_optimizer *o, void *buffer, int rank, int halvings) {
+/* A part of a flat buffer of the master's type. */
+static ls_part_bytes span_of(const ls_optimizer *o, void *buffer, int64_t bucket, int rank,
+                             int halvings) {
     const size_t size = ls_dtype_size(o->store->master_type);
-    int64_t from, end;
-    ls__optimizer_part(o, rank, halvings, &from, &end);
-    return (span){(char *)buffer + (size_t)o->cuts[from] * size,
-                  (size_t)(o->cuts[end] - o->cuts[from]) * size};
+    const ls_pieces part = ls__optimizer_part(o, bucket, rank, halvings);
+    return (ls_part_bytes){(char *)buffer + (size_t)o->cuts[part.from] * size,
+                           (size_t)(o->cuts[part.end] - o->cuts[part.from]) * size};
+}
+
+/* A device copies from and to memory of its own kind faster, and while it computes. */
+static void *take_chunk(ls_ctx *ctx) {
+    const bool far = ctx->device != NULL && !ctx->rehearsal;
+    return far ? ls_device_take_far(ctx, CHUNK) : ls_new_raw(ctx, CHUNK, 1);
+}
+
+static void give_chunk(ls_ctx *ctx, void *chunk) {
+    if (ctx->device != NULL && !ctx->rehearsal)
+        ls_device_give_far(ctx, chunk, CHUNK);
+    else
+        ls_free(ctx, chunk);
+}
+
+void ls__optimizer_give_chunks(ls_ctx *ctx, ls_optimizer *o) {
+    ls_device_give(ctx, o->there);
+    give_chunk(ctx, o->sent);
+    give_chunk(ctx, o->received);
 }
 
 ls_status ls__optimizer_chunks(ls_ctx *ctx, ls_optimizer *o) {
     if (o->ranks == NULL) return LS_OK;
-    o->received = ls_new_raw(ctx, CHUNK, 1);
-    o->sent = ctx->device == NULL ? NULL : ls_new_raw(ctx, CHUNK, 1);
+    o->received = take_chunk(ctx);
+    o->sent = ctx->device == NULL ? NULL : take_chunk(ctx);
     o->there = ctx->device == NULL ? NULL : ls_device_take(ctx, CHUNK, 1);
     const bool all = ctx->device == NULL || (o->sent != NULL && o->there != NULL);
     return o->received != NULL && all ? LS_OK : LS_ENOMEM;
@@ -59,9 +72,15 @@ static ls_status stage(ls_ctx *ctx, const ls_optimizer *o, const void *from, siz
     return ls_device_get(ctx, o->sent, from, bytes);
 }
 
+/* What was received to where the context computes; then the next may come. */
+static ls_status place(ls_ctx *ctx, const ls_optimizer *o, void *there, size_t bytes) {
+    ls_device_put(ctx, there, o->received, bytes);
+    return ls_device_settle(ctx);
+}
+
 /* Swaps spans with a rank, and adds what comes to what is there or puts it in its place. */
-static ls_status swap_spans(ls_ctx *ctx, const ls_optimizer *o, int with, span give, span take,
-                            bool adds) {
+static ls_status swap_spans(ls_ctx *ctx, const ls_optimizer *o, int with, ls_part_bytes give,
+                            ls_part_bytes take, bool adds) {
     const ls_dtype type = o->store->master_type;
     if (ctx->rehearsal) /* counts what would go */
         return ls_ranks_exchange(ctx, o->ranks, with, NULL, give.bytes, NULL, take.bytes);
@@ -74,12 +93,12 @@ static ls_status swap_spans(ls_ctx *ctx, const ls_optimizer *o, int with, span g
         LS_TRY(ls_ranks_exchange(ctx, o->ranks, with, from, out, to, in));
         if (in == 0 || straight) continue;
         if (!adds) {
-            ls_device_put(ctx, take.at + done, o->received, in);
+            LS_TRY(place(ctx, o, take.at + done, in));
             continue;
         }
         const void *more = o->received;
         if (ctx->device != NULL) {
-            ls_device_put(ctx, o->there, o->received, in);
+            LS_TRY(place(ctx, o, o->there, in));
             more = o->there;
         }
         const ls_gradient_sum sum = {.type = type,
@@ -97,25 +116,41 @@ static int rounds_of(const ls_ranks *ranks) {
     return rounds;
 }
 
-ls_status ls_optimizer_reduce(ls_ctx *ctx, ls_optimizer *o) {
-    if (o->ranks == NULL) return LS_OK;
+ls_status ls__optimizer_reduce_bucket(ls_ctx *ctx, ls_optimizer *o, int64_t bucket) {
     const int rank = o->ranks->rank;
     for (int k = 0; k < rounds_of(o->ranks); k++) {
         const int with = rank ^ (1 << k);
-        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->gradient, with, k + 1),
-                          span_of(o, o->store->gradient, rank, k + 1), true));
+        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->gradient, bucket, with, k + 1),
+                          span_of(o, o->store->gradient, bucket, rank, k + 1), true));
     }
     return LS_OK;
 }
 
+ls_status ls_optimizer_reduce(ls_ctx *ctx, ls_optimizer *o) {
+    for (int64_t b = 0; o->ranks != NULL && b < o->buckets; b++)
+        LS_TRY(ls__optimizer_reduce_bucket(ctx, o, b));
+    return LS_OK;
+}
+
+ls_status ls__optimizer_share(ls_ctx *ctx, ls_optimizer *o, ls_part_fn span) {
+    const int rank = o->ranks->rank;
+    for (int64_t b = 0; b < o->buckets; b++)
+        for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
+            const int with = rank ^ (1 << k);
+            LS_TRY(
+                swap_spans(ctx, o, with, span(o, b, rank, k + 1), span(o, b, with, k + 1), false));
+        }
+    return LS_OK;
+}
+
+static ls_part_bytes master_span(const ls_optimizer *o, int64_t bucket, int rank, int halvings) {
+    return span_of(o, o->store->master, bucket, rank, halvings);
+}
+
 ls_status ls__optimizer_share_weights(ls_ctx *ctx, ls_optimizer *o) {
     if (o->ranks == NULL) return LS_OK;
-    const int rank = o->ranks->rank;
-    for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
-        const int with = rank ^ (1 << k);
-        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->master, rank, k + 1),
-                          span_of(o, o->store->master, with, k + 1), false));
-    }
+    LS_TRY(o->weights != NULL ? ls__optimizer_share_masters(ctx, o, false)
+                              : ls__optimizer_share(ctx, o, master_span));
     if (ctx->rehearsal) return LS_OK;
     ls_parameters_round(o->store);
     ls_parameters_clear_gradient(o->store);
@@ -124,29 +159,20 @@ ls_status ls__optimizer_share_weights(ls_ctx *ctx, ls_optimizer *o) {
 
 ls_status ls__optimizer_share_sums(ls_ctx *ctx, const ls_optimizer *o) {
     if (o->ranks == NULL) return LS_OK;
-    const int rank = o->ranks->rank;
-    for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
-        const int with = rank ^ (1 << k);
-        int64_t ours, ours_end, theirs, theirs_end;
-        ls__optimizer_part(o, rank, k + 1, &ours, &ours_end);
-        ls__optimizer_part(o, with, k + 1, &theirs, &theirs_end);
-        LS_TRY(ls_ranks_exchange(ctx, o->ranks, with, o->all_sums + ours,
-                                 (size_t)(ours_end - ours) * sizeof(double), o->all_sums + theirs,
-                                 (size_t)(theirs_end - theirs) * sizeof(double)));
-    }
-    return LS_OK;
+    return ls_ranks_share(ctx, o->ranks, o->all_sums, (size_t)o->most * sizeof(double));
 }
 
 ls_status ls_optimizer_broadcast(ls_ctx *ctx, ls_optimizer *o) {
     const ls_parameters *store = o->store;
     const size_t bytes = (size_t)store->total * ls_dtype_size(store->master_type);
     if (o->ranks == NULL || ctx->rehearsal) return LS_OK;
+    if (o->weights != NULL) return ls__optimizer_share_masters(ctx, o, true);
     for (size_t done = 0; done < bytes; done += CHUNK) {
         const size_t chunk = chunk_of(bytes, done);
         char *at = (char *)store->master + done;
         if (o->ranks->rank == 0) LS_TRY(ls_device_get(ctx, o->received, at, chunk));
         LS_TRY(ls_ranks_broadcast(ctx, o->ranks, o->received, chunk));
-        if (o->ranks->rank != 0) ls_device_put(ctx, at, o->received, chunk);
+        if (o->ranks->rank != 0) LS_TRY(place(ctx, o, at, chunk));
     }
     ls_parameters_round(o->store);
     return LS_OK;
@@ -158,16 +184,35 @@ typedef enum { RELEASE, GET, PUT } errand;
 /* What rank 0 asks of another. */
 typedef struct request {
     int32_t what, kind;
-    int64_t first, count;
+    int64_t bucket, first, count;
 } request;
 
-static char *moment_at(const ls_optimizer *o, ls_moment_kind kind, int64_t element) {
-    char *buffer = kind == LS_MOMENT_MEAN ? o->mean : o->square;
-    return buffer + (size_t)(element - o->first) * ls_dtype_size(o->store->master_type);
+static char *moment_at(const ls_optimizer *o, ls_moment_kind kind, int64_t bucket,
+                       int64_t element) {
+    char *buffer = kind == LS_MOMENT_MEAN     ? o->mean
+                   : kind == LS_MOMENT_SQUARE ? o->square
+                                              : o->weights;
+    const int rank = o->ranks == NULL ? 0 : o->ranks->rank;
+    const ls_pieces part = ls__optimizer_part(o, bucket, rank, LS_OPTIMIZER_WHOLLY);
+    const int64_t at = o->before[bucket] + element - o->cuts[part.from];
+    return buffer + (size_t)at * ls_dtype_size(o->store->master_type);
+}
+
+/* Whether this rank has what is asked for. */
+static bool has(const ls_optimizer *o, const request *asked) {
+    if ((asked->what != GET && asked->what != PUT) || asked->kind < LS_MOMENT_MEAN ||
+        asked->kind > (o->weights != NULL ? LS_MOMENT_WEIGHTS : LS_MOMENT_SQUARE) ||
+        asked->bucket < 0 || asked->bucket >= o->buckets)
+        return false;
+    const ls_pieces part =
+        ls__optimizer_part(o, asked->bucket, o->ranks->rank, LS_OPTIMIZER_WHOLLY);
+    const int64_t first = o->cuts[part.from], count = o->cuts[part.end] - first;
+    return asked->first >= first && asked->count >= 0 && asked->count <= count &&
+           asked->first - first <= count - asked->count;
 }
 
 /* Between a span of this rank's and rank 0 or back, in chunks. */
-static ls_status carry(ls_ctx *ctx, const ls_optimizer *o, span what, bool away) {
+static ls_status carry(ls_ctx *ctx, const ls_optimizer *o, ls_part_bytes what, bool away) {
     for (size_t done = 0; done < what.bytes; done += CHUNK) {
         const size_t chunk = chunk_of(what.bytes, done);
         const void *from;
@@ -177,7 +222,7 @@ static ls_status carry(ls_ctx *ctx, const ls_optimizer *o, span what, bool away)
             continue;
         }
         LS_TRY(ls_ranks_exchange(ctx, o->ranks, 0, NULL, 0, o->received, chunk));
-        ls_device_put(ctx, what.at + done, o->received, chunk);
+        LS_TRY(place(ctx, o, what.at + done, chunk));
     }
     return LS_OK;
 }
@@ -188,12 +233,11 @@ ls_status ls_optimizer_serve(ls_ctx *ctx, ls_optimizer *o) {
         request asked;
         LS_TRY(ls_ranks_exchange(ctx, o->ranks, 0, NULL, 0, &asked, sizeof asked));
         if (asked.what == RELEASE) return LS_OK;
-        if ((asked.what != GET && asked.what != PUT) || asked.kind < LS_MOMENT_MEAN ||
-            asked.kind > LS_MOMENT_SQUARE || asked.first < o->first || asked.count < 0 ||
-            asked.count > o->elements || asked.first - o->first > o->elements - asked.count)
+        if (!has(o, &asked))
             return LS_FAIL(ctx, LS_ERANK, "rank 0 asks for moments that are not here");
-        const span what = {moment_at(o, (ls_moment_kind)asked.kind, asked.first),
-                           (size_t)asked.count * size};
+        const ls_part_bytes what = {
+            moment_at(o, (ls_moment_kind)asked.kind, asked.bucket, asked.first),
+            (size_t)asked.count * size};
         LS_TRY(carry(ctx, o, what, asked.what == GET));
     }
 }
@@ -205,13 +249,18 @@ ls_status ls_optimizer_release(ls_ctx *ctx, ls_optimizer *o) {
     return LS_OK;
 }
 
-/* A part that another rank has. */
-static ls_status fetch_part(const ls_moment *m, int rank, errand what, int64_t first, int64_t count,
-                            char *values) {
+/* Elements of one bucket that one rank has. */
+typedef struct elements {
+    int64_t bucket, first, count;
+    char *values;
+} elements;
+
+static ls_status fetch_part(const ls_moment *m, int rank, errand what, const elements *part) {
     ls_ranks *ranks = m->optimizer->ranks;
     ls_ctx *ctx = m->optimizer->store->ctx;
-    const size_t bytes = (size_t)count * ls_dtype_size(m->optimizer->store->master_type);
-    const request asked = {(int32_t)what, (int32_t)m->kind, first, count};
+    const size_t bytes = (size_t)part->count * ls_dtype_size(m->optimizer->store->master_type);
+    const request asked = {(int32_t)what, (int32_t)m->kind, part->bucket, part->first, part->count};
+    char *values = part->values;
     LS_TRY(ls_ranks_exchange(ctx, ranks, rank, &asked, sizeof asked, NULL, 0));
     for (size_t done = 0; done < bytes; done += CHUNK) {
         const size_t chunk = chunk_of(bytes, done);
@@ -221,25 +270,30 @@ static ls_status fetch_part(const ls_moment *m, int rank, errand what, int64_t f
     return LS_OK;
 }
 
+static ls_status move_part(const ls_moment *m, int rank, errand what, const elements *part) {
+    const ls_optimizer *o = m->optimizer;
+    const size_t bytes = (size_t)part->count * ls_dtype_size(o->store->master_type);
+    if (rank > 0) return fetch_part(m, rank, what, part);
+    char *here = moment_at(o, m->kind, part->bucket, part->first);
+    if (what == GET) return ls_device_get(o->store->ctx, part->values, here, bytes);
+    ls_device_put(o->store->ctx, here, part->values, bytes);
+    return LS_OK;
+}
+
 /* The elements [first, end) wherever they are. */
 static ls_status move_moment(const ls_moment *m, errand what, int64_t first, int64_t end,
                              char *values) {
     const ls_optimizer *o = m->optimizer;
-    ls_ctx *ctx = o->store->ctx;
     const size_t size = ls_dtype_size(o->store->master_type);
-    for (int rank = 0; rank < (o->ranks == NULL ? 1 : o->ranks->size); rank++) {
-        int64_t from, to;
-        ls__optimizer_part(o, rank, LS_OPTIMIZER_WHOLLY, &from, &to);
-        const int64_t at = ls_max(first, o->cuts[from]), stop = ls_min(end, o->cuts[to]);
-        if (at >= stop) continue;
-        char *here = values + (size_t)(at - first) * size;
-        const size_t bytes = (size_t)(stop - at) * size;
-        if (rank > 0)
-            LS_TRY(fetch_part(m, rank, what, at, stop - at, here));
-        else if (what == GET)
-            LS_TRY(ls_device_get(ctx, here, moment_at(o, m->kind, at), bytes));
-        else
-            ls_device_put(ctx, moment_at(o, m->kind, at), here, bytes);
+    for (int64_t b = 0; b < o->buckets; b++) {
+        if (o->cuts[o->bucket[b + 1]] <= first || o->cuts[o->bucket[b]] >= end) continue;
+        for (int rank = 0; rank < (o->ranks == NULL ? 1 : o->ranks->size); rank++) {
+            const ls_pieces part = ls__optimizer_part(o, b, rank, LS_OPTIMIZER_WHOLLY);
+            const int64_t at = ls_max(first, o->cuts[part.from]);
+            const int64_t stop = ls_min(end, o->cuts[part.end]);
+            const elements of = {b, at, stop - at, values + (size_t)(at - first) * size};
+            if (at < stop) LS_TRY(move_part(m, rank, what, &of));
+        }
     }
     return LS_OK;
 }

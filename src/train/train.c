@@ -194,8 +194,8 @@ static ls_status check_rates(const ls_loop *l) {
     for (size_t i = 0; i < store->count; i++)
         if (store->items[i].init.own_rate) return LS_OK;
     return LS_FAIL(l->ctx, LS_EUSE,
-                   "train.state_lr acts on the state spaces of s4, s4d, s5 and h3: the model has "
-                   "none");
+                   "train.state_lr acts on the state spaces of s4, s4d, s5 and h3 and on the "
+                   "network of extend=clex: the model has neither");
 }
 
 /* All that a run takes beside its model and program. */
@@ -203,7 +203,8 @@ static ls_status take_memory(ls_loop *l) {
     const ls_optimizer_settings how = ls_train_optimizer(l->settings);
     LS_TRY(check_rates(l));
     const ls_guard_settings guard = ls_train_guard(l->settings);
-    LS_TRY(ls_optimizer_new_among(l->ctx, l->job->store, &how, l->ranks, &l->optimizer));
+    if (l->optimizer == NULL)
+        LS_TRY(ls_optimizer_new_among(l->ctx, l->job->store, &how, l->ranks, &l->optimizer));
     ls_guard_init(&l->guard, &guard);
     l->schedule = ls_train_schedule(l->settings);
     return ls__loop_make_batches(l);
@@ -270,8 +271,6 @@ static ls_status begin(ls_loop *l) {
     const size_t length = strlen(l->job->config);
     l->config_hash = ls_hash(l->job->config, length);
     l->rest_hash = ls_checkpoint_rest_hash(l->job->config, length);
-    if (l->ranks != NULL)
-        LS_TRY(ls_ranks_compare(ctx, l->ranks, l->job->source.identity, "other data"));
     LS_TRY(open_folder(l, &grows));
     LS_TRY(take_memory(l));
     LS_TRY(ls__loop_load(l, true, &found));
@@ -297,6 +296,7 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
                  .first = job->ranks == NULL || job->ranks->rank == 0,
                  .inputs = source->inputs > 0 ? source->inputs : length,
                  .targets = source->targets > 0 ? source->targets : length,
+                 .optimizer = job->optimizer,
                  .saved_step = -1};
     l.started = l.logged_at = ls_clock();
     *result = (ls_train_result){0};
@@ -328,6 +328,6 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
     result->best_loss = l.best.loss;
     result->ended_early = is_exhausted(&l);
     ls__loop_free_batches(&l);
-    ls_optimizer_free(ctx, l.optimizer);
+    if (job->optimizer == NULL) ls_optimizer_free(ctx, l.optimizer);
     return status;
 }

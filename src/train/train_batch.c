@@ -44,7 +44,11 @@ ls_status ls__loop_make_batches(ls_loop *l) {
     l->part = l->leaves.first * each;
     l->part_end = l->part + l->leaves.own * each;
     LS_TRY(make_rows(l));
-    if (l->settings->context > 1) return ls__loop_make_context(l);
+    LS_TRY(ls__loop_make_context(l));
+    /* a rank that hands states on uses the ranks itself until its last run is over */
+    if (l->settings->context == 1 || (l->context.before < 0 && l->context.after < 0))
+        LS_TRY(ls_overlap_new(l->ctx, l->job->program, l->optimizer, &l->leaves, &l->overlap));
+    if (l->settings->context > 1) return LS_OK;
     if (!ls_program_about(l->job->program)->streaming) return LS_OK;
     const int64_t own = l->part_end - l->part;
     l->carried = ls_new(l->ctx, (size_t)own, sizeof(ls_state *));
@@ -54,6 +58,7 @@ ls_status ls__loop_make_batches(ls_loop *l) {
 }
 
 void ls__loop_free_batches(ls_loop *l) {
+    ls_overlap_free(l->overlap);
     for (int i = 0; i < 2; i++) {
         ls_free(l->ctx, l->rows[i].inputs);
         ls_free(l->ctx, l->rows[i].targets);
@@ -172,6 +177,7 @@ static ls_status compute_part(ls_loop *l, ls_batch_rows *now, int64_t part, doub
     if (now->scale > 0) ls_tensor_put(program, ls_program_find(program, "scale"), &now->scale);
     ls__loop_put_weights(l, wanted, each);
     if (state != NULL) LS_TRY(settle_state(l, now->fresh, part, rows));
+    if (part + 1 == l->part_end) ls_overlap_begin(l->overlap);
     LS_TRY(ls_program_run(program, state, (uint64_t)s->seed, (uint32_t)(l->step * parts + part)));
     /* a device is at work now: the next batch is made meanwhile */
     if (part + 1 == l->part_end && l->step + 1 < s->steps)
@@ -210,8 +216,9 @@ ls_status ls__loop_compute(ls_loop *l, double *loss) {
     else
         LS_TRY(compute_leaves(l, now, each));
     ls_leaf total;
+    LS_TRY(l->overlap == NULL ? ls_optimizer_reduce(l->ctx, l->optimizer)
+                              : ls_overlap_end(l->overlap));
     LS_TRY(ls_leaves_total(l->ctx, &l->leaves, ls__loop_marks(l), &total, &l->marks));
-    LS_TRY(ls_optimizer_reduce(l->ctx, l->optimizer));
     *loss = total.loss;
     l->auxiliary = total.auxiliary;
     l->tokens += now->tokens;

@@ -193,6 +193,8 @@ ls_status ls__loop_compute_cut(ls_loop *l, ls_batch_rows *now, double each) {
             ls_leaf leaf = {0};
             for (int64_t k = 0; k < c->count; k++) {
                 at.number = first + k;
+                if (i + own == l->leaves.own && at.part == c->low && k + 1 == c->count)
+                    ls_overlap_begin(l->overlap);
                 LS_TRY(go_back(l, now, &at, k, each, &leaf));
             }
             ls_leaves_add(l->ctx, &l->leaves, i + c->high - 1 - at.part, leaf);

@@ -4,6 +4,7 @@
 #define LS_TRAIN_TRAIN_LOOP_H
 
 #include "train/leaves.h"
+#include "train/overlap.h"
 #include "train/train.h"
 #include "train/validation.h"
 
@@ -52,6 +53,7 @@ typedef struct ls_loop {
     int64_t inputs, targets; /* of a row */
     ls_optimizer *optimizer;
     ls_leaves leaves;
+    ls_overlap *overlap; /* NULL: sums over ranks follow the backward part */
     ls_context context;
     int64_t part, part_end; /* the parts of a batch that this rank computes */
     ls_guard guard;

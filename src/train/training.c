@@ -458,6 +458,13 @@ static ls_status find_peak(const ls_training *t, double *out) {
     return ls_machine_peak(t->ctx, ls_train_dtype(train), out);
 }
 
+static ls_status check_matmul(const ls_training *t) {
+    if (t->settings.train.matmul != LS_TRAIN_MATMUL_TF32 || t->ctx->device != NULL) return LS_OK;
+    return LS_FAIL(t->ctx, LS_EUSE,
+                   "train.matmul=tf32 is for device=cuda: the processor's products in f32 are "
+                   "exact");
+}
+
 /* What each rank was told to do, before any of them begins. */
 static ls_status compare_recipes(ls_training *t) {
     ls_text text = {0};
@@ -491,6 +498,7 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
                         .progress = hooks->progress,
                         .user = hooks->user};
     *result = (ls_train_result){0};
+    LS_TRY(check_matmul(t));
     LS_TRY(compare_recipes(t));
     LS_TRY(open_data(t, &job));
     if (mixed) LS_TRY(mix(t, &job.source));

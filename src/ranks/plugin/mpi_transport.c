@@ -110,19 +110,20 @@ __attribute__((visibility("default"))) ls_transport *
 ls_transport_plugin_open(const char *build, int *rank, int *size, char *why, size_t bytes);
 ls_transport *ls_transport_plugin_open(const char *build, int *rank, int *size, char *why,
                                        size_t bytes) {
-    static const ls_transport functions = {"MPI", exchange, tell, close_mpi};
+    static const ls_transport functions = {"MPI", 0, exchange, tell, close_mpi};
     int level;
     if (strcmp(build, LS_TRANSPORT_BUILD) != 0) {
         snprintf(why, bytes, "the plug-in is of another version");
         return NULL;
     }
     mpi_transport *t = calloc(1, sizeof *t);
-    if (t == NULL || MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS) {
+    if (t == NULL || MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS) {
         snprintf(why, bytes, "%s", t == NULL ? "no memory" : "MPI_Init failed");
         free(t);
         return NULL;
     }
     t->transport = functions;
+    t->transport.any_thread = level >= MPI_THREAD_SERIALIZED;
     t->all = MPI_COMM_WORLD;
     MPI_Comm_set_errhandler(t->all, MPI_ERRORS_RETURN);
     MPI_Comm_rank(t->all, rank);

@@ -48,6 +48,9 @@ typedef struct ls_cuda {
     void *staged;         /* what ls_cuda_stage has given */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
+    struct ls_cuda *main; /* of one that is beside it, with `marks` events; else NULL */
+    cudaEvent_t *marks;
+    int mark_count;
     cudaError_t wrong; /* the first error since settle */
     char message[256];
 } ls_cuda;
@@ -78,6 +81,17 @@ void ls_cuda_note_text(ls_cuda *cuda, const char *what, const char *why);
 /* After each launch. */
 static inline void ls_cuda_launched(const ls_run *run, const char *what) {
     ls_cuda_note(ls_cuda_of(run), cudaGetLastError(), what);
+}
+
+/* One of the nodes that were joined (engine/join.c): the index-th, whose operands and results begin
+ * at `in` and `out` of the whole. */
+static inline ls_node ls_cuda_joined(const ls_node *node, int index, int in, int in_count, int out,
+                                     int out_count) {
+    ls_node one = *node;
+    one.attributes = ((const void *const *)node->attributes)[index];
+    one.in += in, one.in_count = in_count;
+    one.out += out, one.out_count = out_count;
+    return one;
 }
 
 /* Memory of the host that the device reaches too, for a node that the host has a part in; the same

@@ -140,6 +140,8 @@ static void give_staged(ls_cuda *cuda) {
 
 static const ls_kernel *kernel(const ls_device *device, const char *op) {
     (void)device;
+    const char *join = getenv("LONGSHOT_CUDA_JOIN");
+    if (join != NULL && strcmp(join, "0") == 0 && strchr(op, '+') != NULL) return NULL;
     for (size_t i = 0; ls__cuda_kernels[i] != NULL; i++)
         for (const ls_kernel *k = ls__cuda_kernels[i]; k->op != NULL; k++)
             if (strcmp(k->op, op) == 0) return k;
@@ -178,6 +180,52 @@ static void replay(ls_device *device, void *graph) {
 static void forget(ls_device *device, void *graph) {
     (void)device;
     cudaGraphExecDestroy((cudaGraphExec_t)graph);
+}
+
+/* ---- an order of its own ---- */
+
+static void mark(ls_device *beside, int number) {
+    ls_cuda *lane = (ls_cuda *)beside, *cuda = lane->main;
+    ls_cuda_note(cuda, cudaEventRecord(lane->marks[number], cuda->stream), "marking a place");
+}
+
+static void follow(ls_device *beside, int number) {
+    ls_cuda *lane = (ls_cuda *)beside;
+    ls_cuda_note(lane, cudaStreamWaitEvent(lane->stream, lane->marks[number], 0),
+                 "following a mark");
+}
+
+static void close_beside(ls_device *beside) {
+    ls_cuda *lane = (ls_cuda *)beside;
+    if (lane->stream != NULL) cudaStreamSynchronize(lane->stream);
+    for (int i = 0; i < lane->mark_count; i++) cudaEventDestroy(lane->marks[i]);
+    if (lane->stream != NULL) cudaStreamDestroy(lane->stream);
+    free(lane->marks);
+    free(lane);
+}
+
+static ls_device *beside(ls_device *device, int marks) {
+    ls_cuda *lane = (ls_cuda *)calloc(1, sizeof *lane);
+    if (lane == NULL) return NULL;
+    *lane = *(ls_cuda *)device;
+    lane->main = (ls_cuda *)device;
+    lane->staged = lane->known_products = NULL;
+    lane->wrong = cudaSuccess;
+    lane->stream = NULL;
+    lane->mark_count = 0;
+    lane->device.close = close_beside;
+    lane->marks = (cudaEvent_t *)calloc((size_t)marks + 1, sizeof *lane->marks);
+    bool all = lane->marks != NULL &&
+               cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking) == cudaSuccess;
+    while (all && lane->mark_count < marks) {
+        all = cudaEventCreateWithFlags(&lane->marks[lane->mark_count], cudaEventDisableTiming) ==
+              cudaSuccess;
+        lane->mark_count += all;
+    }
+    if (all) return &lane->device;
+    cudaGetLastError(); /* it is no error of a kernel */
+    close_beside(&lane->device);
+    return NULL;
 }
 
 /* ---- life ---- */
@@ -272,6 +320,9 @@ ls_device_plugin_open(const char *build, char *why, size_t bytes) {
     device->captured = captured;
     device->replay = replay;
     device->forget = forget;
+    device->beside = beside;
+    device->mark = mark;
+    device->follow = follow;
     device->settle = settle;
     device->describe = describe;
     device->close = close_device;

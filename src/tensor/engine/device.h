@@ -37,6 +37,13 @@ struct ls_device {
     void *(*captured)(ls_device *device);
     void (*replay)(ls_device *device, void *graph);
     void (*forget)(ls_device *device, void *graph);
+    /* The same device with an order of its own, for another thread: it has memory, copies, kernels,
+     * `settle` and `close`. mark(beside, i) is called where `device` is: follow(beside, i) then
+     * makes what is asked of `beside` wait for what was asked of `device` up to there. NULL where
+     * there is no room. */
+    ls_device *(*beside)(ls_device *device, int marks);
+    void (*mark)(ls_device *beside, int number);
+    void (*follow)(ls_device *beside, int number);
     /* Waits for everything asked for; LS_FAIL with the first thing that went
      * wrong since last time. */
     ls_status (*settle)(ls_device *device, ls_ctx *ctx);
@@ -70,7 +77,7 @@ ls_status ls_device_settle(ls_ctx *ctx);
 
 /* What the plug-in shows: a new device, or NULL after writing one sentence to `why`. `build` must
  * be LS_DEVICE_BUILD, so that program and plug-in agree on every struct. */
-#define LS_DEVICE_BUILD "longshot device 4"
+#define LS_DEVICE_BUILD "longshot device 5"
 typedef ls_device *(*ls_device_open_fn)(const char *build, char *why, size_t bytes);
 #define LS_DEVICE_OPEN_NAME "ls_device_plugin_open"
 

@@ -24,6 +24,7 @@ void ls_parameters_free(ls_parameters *store) {
     for (size_t i = 0; i < store->count; i++) ls_free(ctx, store->items[i].name);
     ls_free(ctx, store->items);
     ls_device_give(ctx, store->master);
+    ls_device_give(ctx, store->full);
     ls_device_give(ctx, store->shadow);
     ls_device_give(ctx, store->gradient);
     ls_free(ctx, store);
@@ -209,26 +210,64 @@ void ls_parameters_gate(ls_parameters *store, int64_t index) {
     if (!store->sealed) store->items[index].gated = true;
 }
 
-void ls_parameters_round(ls_parameters *store) {
-    if (store->shadow == NULL || store->lean) return;
+void ls_parameters_round_some(ls_parameters *store, const void *from, int64_t first,
+                              int64_t count) {
+    ls_bf16 *to = store->shadow + first;
     if (store->ctx->device == NULL) {
-        const float *weights = store->master;
-        for (int64_t i = 0; i < store->total; i++) store->shadow[i] = ls_bf16_from_f32(weights[i]);
+        const float *weights = from;
+        for (int64_t i = 0; i < count; i++) to[i] = ls_bf16_from_f32(weights[i]);
         return;
     }
     enum { ROW = 64 };
+    if (count == 0) return;
     ls_run run = {.threads = store->ctx->threads, .device = store->ctx->device};
-    ls_tensor master = {
-        .type = LS_F32, .rank = 2, .dim = {store->total / ROW, ROW}, .stride = {ROW, 1}};
+    ls_tensor master = {.type = LS_F32, .rank = 2, .dim = {count / ROW, ROW}, .stride = {ROW, 1}};
     ls_tensor shadow = master;
-    master.data = store->master;
+    memcpy(&master.data, &from, sizeof from); /* only read */
     shadow.type = LS_BF16;
-    shadow.data = store->shadow;
+    shadow.data = to;
     ls_node node = {.in_count = 1,
                     .out_count = 1,
                     .in = (ls_tensor *[]){&master},
                     .out = (ls_tensor *[]){&shadow}};
     ls__kernel_of(store->ctx, LS_BF16, "copy")->by_type[LS_BF16](&run, &node);
+}
+
+void ls_parameters_round(ls_parameters *store) {
+    if (store->shadow == NULL || store->lean || store->master == NULL) return;
+    ls_parameters_round_some(store, store->master, 0, store->total);
+}
+
+int64_t ls_parameter_full_count(const ls_parameter *parameter) {
+    return parameter->init.full ? ls_round_up(parameter->count, PAD) : 0;
+}
+
+ls_status ls_parameters_give_master(ls_parameters *store) {
+    ls_ctx *ctx = store->ctx;
+    const size_t size = ls_dtype_size(store->master_type);
+    int64_t total = 0;
+    for (size_t i = 0; i < store->count; i++) {
+        store->items[i].full_offset = total;
+        total += ls_parameter_full_count(&store->items[i]);
+    }
+    char *full = ls_device_take_cleared(ctx, (size_t)ls_max(total, 1), size);
+    if (full == NULL) return LS_ENOMEM;
+    for (size_t i = 0; !ctx->rehearsal && i < store->count; i++) {
+        const ls_parameter *parameter = &store->items[i];
+        const ls_status status =
+            !parameter->init.full
+                ? LS_OK
+                : ls_device_copy(ctx, full + (size_t)parameter->full_offset * size,
+                                 ls_parameter_master(store, parameter),
+                                 (size_t)parameter->count * size);
+        if (status == LS_OK) continue;
+        ls_device_give(ctx, full);
+        return status;
+    }
+    ls_device_give(ctx, store->master);
+    store->master = NULL;
+    store->full = full;
+    return LS_OK;
 }
 
 void ls_parameters_clear_gradient(ls_parameters *store) {
@@ -240,6 +279,7 @@ void ls_parameters_clear_gradient(ls_parameters *store) {
 ls_status ls_parameters_fetch(const ls_parameters *store, void *buffer, void **here) {
     ls_ctx *ctx = store->ctx;
     *here = buffer;
+    if (buffer == NULL) return LS_FAIL(ctx, LS_EBUG, "these weights are shared out over ranks");
     if (ctx->device == NULL) return LS_OK;
     size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
     *here = ls_new_raw(ctx, total, size);
@@ -256,12 +296,15 @@ void ls_parameters_release(const ls_parameters *store, void *buffer, void *here,
 }
 
 void *ls_parameter_master(const ls_parameters *store, const ls_parameter *parameter) {
-    return (char *)store->master + (size_t)parameter->offset * ls_dtype_size(store->master_type);
+    const size_t size = ls_dtype_size(store->master_type);
+    if (store->full == NULL) return (char *)store->master + (size_t)parameter->offset * size;
+    return parameter->init.full ? (char *)store->full + (size_t)parameter->full_offset * size
+                                : NULL;
 }
 
 void *ls_parameter_values(const ls_parameters *store, const ls_parameter *parameter,
                           ls_dtype *type) {
-    const bool rounded = store->lean && !parameter->init.full;
+    const bool rounded = (store->lean || store->full != NULL) && !parameter->init.full;
     *type = rounded ? LS_BF16 : store->master_type;
     return rounded ? (void *)(store->shadow + parameter->offset)
                    : ls_parameter_master(store, parameter);

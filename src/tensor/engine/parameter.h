@@ -23,7 +23,7 @@ typedef struct ls_init {
     double a, b, c; /* b, c: CUSTOM alone */
     void (*fill)(const struct ls_init *init, double *values, int64_t count); /* CUSTOM */
     bool no_decay; /* weight decay leaves it alone (norms, biases, position tables) */
-    bool own_rate; /* of a state space (its A, P, steps): train.state_lr acts on it */
+    bool own_rate; /* of a state space (its A, P, steps) or CLEX: train.state_lr acts on it */
     bool full;     /* kept in the master's type also where products run in bf16 */
     bool fixed;    /* never trained: no gradient; kept and stored like any other */
 } ls_init;
@@ -44,6 +44,7 @@ typedef struct ls_parameter {
     int rank;
     int64_t dim[5];
     int64_t count, offset; /* elements; offset in the flat buffers, valid once sealed */
+    int64_t full_offset;   /* in the store's `full`, of one that is there */
     ls_init init;
     bool frozen; /* the store's adapter does not train it: neither gradient nor moments */
     bool gated;  /* every operation that reads it leaves its gradient alone where it has none */
@@ -65,9 +66,10 @@ typedef struct ls_parameters {
     int64_t trained;    /* of those that come first: not frozen; gradients and moments have them */
     int64_t spill;      /* behind the gradient: where operations write what nobody wants */
     int64_t master_total; /* of the master: fewer in a lean store, whose full ones come first */
-    void *master;
-    ls_bf16 *shadow; /* bf16 only */
-    void *gradient;  /* NULL where no training happens */
+    void *master;         /* NULL where several processes share it out: see `full` */
+    void *full;           /* then what programs read in the master's type; else NULL */
+    ls_bf16 *shadow;      /* bf16 only */
+    void *gradient;       /* NULL where no training happens */
 } ls_parameters;
 
 ls_status ls_parameters_new(ls_ctx *ctx, ls_dtype type, ls_parameters **out);
@@ -94,9 +96,17 @@ ls_status ls_parameters_part(const ls_parameters *store, ls_parameters_kind kind
 void ls_parameters_gate(ls_parameters *store, int64_t index);
 /* After the master weights changed: makes the shadow agree. */
 void ls_parameters_round(ls_parameters *store);
+/* The same of some elements, wherever they come from. */
+void ls_parameters_round_some(ls_parameters *store, const void *from, int64_t first, int64_t count);
+/* Gives the master back, of which others keep what they need: programs that are recorded from now on
+ * read the shadow, and `full`. In bf16, without an adapter. */
+ls_status ls_parameters_give_master(ls_parameters *store);
+/* A parameter's elements in `full`, and their padding; 0: it is not there. */
+int64_t ls_parameter_full_count(const ls_parameter *parameter);
 void ls_parameters_clear_gradient(ls_parameters *store);
 void *ls_parameter_master(const ls_parameters *store, const ls_parameter *parameter);
-/* Where a parameter's values are, and in which type: in the master, but for a lean store's bf16. */
+/* Where a parameter's values are, and in which type: in the master, but for the bf16 of a store that
+ * is lean or has none. */
 void *ls_parameter_values(const ls_parameters *store, const ls_parameter *parameter,
                           ls_dtype *type);
 void *ls_parameter_gradient(const ls_parameters *store, const ls_parameter *parameter);

@@ -76,7 +76,7 @@ ls_status ls_program_new(ls_ctx *ctx, const ls_program_options *options, ls_para
 void ls_program_free(ls_program *program) {
     if (program == NULL) return;
     ls_ctx *ctx = program->ctx;
-    if (program->graph != NULL) ctx->device->forget(ctx->device, program->graph);
+    ls__graphs_forget(program);
     ls_device_give(ctx, program->arena);
     ls_device_give(ctx, program->workspace);
     for (ls_block *block = program->blocks; block != NULL;) {
@@ -486,6 +486,13 @@ static bool is_anywhere(const ls_node *node) {
     return anywhere || node->apart;
 }
 
+static void pass(ls_program *program, size_t place) {
+    if (program->keeps)
+        ls__graphs_next(program, place);
+    else
+        program->watch.reached(program->watch.user, place);
+}
+
 static ls_status call_kernels(ls_program *program, const ls_run *given) {
     bool steady;
     ls_run whole = *given, apart;
@@ -494,8 +501,11 @@ static ls_status call_kernels(ls_program *program, const ls_run *given) {
     apart.state = NULL;
     apart.start = 0;
     program->steady = true;
+    size_t place = 0; /* the next that is watched */
     for (size_t i = 0; i < program->nodes.count; i++) {
         const ls_node *node = program->nodes.at[i];
+        for (; place < program->watch.count && program->watch.at[place] == i; place++)
+            pass(program, place);
         if (node->call == NULL) continue;
         double before = program->profile ? ls_clock() : 0;
         steady = is_anywhere(node);
@@ -512,11 +522,13 @@ static ls_status call_kernels(ls_program *program, const ls_run *given) {
 /* As one thing that the device does again. */
 static ls_status keep_kernels(ls_program *program, const ls_run *run) {
     ls_device *device = run->device;
+    program->keeps = true;
     device->capture(device);
     ls_status status = call_kernels(program, run);
-    program->graph = device->captured(device);
+    ls__graphs_next(program, program->watch.count);
+    program->keeps = false;
     LS_TRY(status);
-    if (program->graph != NULL) device->replay(device, program->graph);
+    ls__graphs_replay(program);
     return ls_device_settle(program->ctx);
 }
 
@@ -527,7 +539,7 @@ static ls_status run_whole(ls_program *program, const ls_run *run) {
     if (device == NULL || program->profile) return call_kernels(program, run);
     if (program->graph == NULL && program->runs++ == 1) return keep_kernels(program, run);
     if (program->graph == NULL) return call_kernels(program, run);
-    device->replay(device, program->graph);
+    ls__graphs_replay(program);
     return LS_OK;
 }
 
@@ -539,13 +551,10 @@ static ls_status run_stream(ls_program *program, const ls_run *run) {
         return call_kernels(program, run);
     const bool goes_on = ls__state_goes_on(program, run);
     ls_status status = LS_OK;
-    if (!goes_on && program->graph != NULL) {
-        device->forget(device, program->graph);
-        program->graph = NULL;
-    }
+    if (!goes_on) ls__graphs_forget(program);
     if (program->graph != NULL) {
         ls__append_all(program, run);
-        device->replay(device, program->graph);
+        ls__graphs_replay(program);
     } else if (goes_on && program->steady) {
         status = keep_kernels(program, run);
     } else {
@@ -577,6 +586,7 @@ ls_status ls_program_run_through(ls_program *program, ls_state *state, ls_state 
                   .start = state == NULL ? 0 : state->position,
                   .seed = seed,
                   .step = step,
+                  .tf32 = program->options.tf32,
                   .parameters = program->store};
     if (device != NULL) device->begin(device, &run);
     LS_TRY(state == NULL ? run_whole(program, &run) : run_stream(program, &run));

@@ -97,6 +97,7 @@ struct ls_run {
     uint64_t seed;   /* of dropout */
     uint32_t step;
     bool rows_alone; /* products give every row the bits that it has alone: see ls_together */
+    bool tf32;       /* of the options */
     const ls_parameters *parameters;
     /* or NULL: a node of a stream sets it where it asks the device for the same work at every
      * position, as long as caches only grow; what differs is read there */
@@ -122,6 +123,9 @@ typedef struct ls_program_options {
     int64_t shares; /* grad: so many programs share a batch: auxiliary losses count for as much
                               less in each. 0: 1 */
     bool recompute; /* grad: cheap results are computed twice, not kept */
+    /* matrix products in f32 may round their operands to tf32 (10 bits behind the point), where a
+     * device has units for that */
+    bool tf32;
     /* grad, streaming: gradients pass through the state, from what follows the chunk to what was
      * before it: see ls_program_run_through */
     bool through;
@@ -156,6 +160,20 @@ ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, ui
  * (options.forward will do), then back, each with the state that it began with. */
 ls_status ls_program_run_through(ls_program *program, ls_state *state, ls_state *gradient,
                                  uint64_t seed, uint32_t step);
+
+/* Watching runs: reached(user, i) is called in each once the kernels of its first at[i] nodes were
+ * called, or asked of the device. The numbers ascend and lie below that of all nodes; they are
+ * borrowed. NULL: nobody watches any more. */
+typedef struct ls_watch {
+    size_t count;
+    const size_t *at;
+    void (*reached)(void *user, size_t i);
+    void *user;
+} ls_watch;
+ls_status ls_program_watch(ls_program *program, const ls_watch *watch);
+/* after[i]: so many nodes have run when nothing more is added to the i-th parameter's gradient. */
+void ls_program_gradients_end(const ls_program *program, size_t *after);
+size_t ls_program_nodes(const ls_program *program);
 
 const ls_program_options *ls_program_about(const ls_program *program);
 ls_ctx *ls_program_ctx(const ls_program *program);

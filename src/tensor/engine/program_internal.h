@@ -92,13 +92,16 @@ struct ls_program {
     int threads; /* for which the workspace was planned */
     void *workspace;
     int64_t runs;
-    void *graph; /* the device's, of all kernels in order; NULL: not yet, or never */
+    void *graph; /* the device's, of kernels in order; NULL: not yet, or never */
+    ls_watch watch;
+    void **graphs; /* [watch.count]: of the kernels behind each watched place; `graph` ends there */
     const ls_program
         *rows_of;           /* the program in whose rows its tensors lie (ls_together), or NULL */
     ls_stream_place *place; /* streaming: of each port, after the last run */
     bool steady;            /* that run asked the device for nothing that the position decides */
     double *seconds;        /* per node, where profiling is on */
     bool profile;
+    bool keeps; /* the kernels of the present run go into graphs */
 };
 
 /* What an append does in a run: of the rows in the cache the first `drop` go, `kept` stay (moved to
@@ -138,6 +141,7 @@ char *ls__scoped_name(ls_program *p, const char *name);
 ls_tensor *ls__tensor(ls_program *p, ls_dtype type, ls_role role, int rank, const int64_t *dim);
 void ls__record_backward(ls_program *p);
 void ls__place_over_inputs(ls_program *p);
+void ls__join_nodes(ls_program *p);
 void ls__recompute(ls_program *p, size_t forward_count); /* nodes before it are the forward part */
 ls_status ls__plan(ls_program *p);
 /* end[i], of each node: the node behind the passage that it lies in, 0 where it lies in none. A
@@ -166,6 +170,11 @@ ls_status ls__state_begin(ls_program *p, ls_state *state, ls_state *gradient);
 /* Gradients that pass through the state: before the backward part is recorded, and behind it. */
 void ls__state_seed(ls_program *p);
 void ls__state_hand_back(ls_program *p);
+/* watch.c: the device's graphs of a run, one behind the other, with what watches them
+ * between two. A run that is kept ends one graph at a watched place and begins the next. */
+void ls__graphs_next(ls_program *p, size_t place);
+void ls__graphs_replay(ls_program *p);
+void ls__graphs_forget(ls_program *p);
 const ls_kernel *ls__kernel_find(const char *isa, const char *op);
 /* The device of programs of a type: f64, the reference, is the processor's. */
 struct ls_device *ls__device_of(const ls_ctx *ctx, ls_dtype type);

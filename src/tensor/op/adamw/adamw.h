@@ -14,16 +14,17 @@ enum { LS_ADAMW_PIECE = 16384 }; /* elements a piece has at most */
 typedef struct ls_adamw_piece {
     int64_t offset, count; /* elements, multiples of 64 */
     bool decays;
-    float rate; /* times that of the pass; the decay is not */
+    float rate;  /* times that of the pass; the decay is not */
+    int64_t own; /* where its moments begin, in `mean` and `square`; with `apart` its weights too */
 } ls_adamw_piece;
 
 /* Everything is borrowed and lies where the context computes. The buffers do not overlap. */
 typedef struct ls_adamw {
     ls_dtype type; /* of the four buffers: f64 or f32 */
     void *weights, *gradient;
-    void *mean, *square; /* of the elements from `first` on: those of the pieces */
-    int64_t first;
-    ls_bf16 *shadow; /* or NULL */
+    void *mean, *square; /* of the pieces alone */
+    bool apart;          /* so are the weights */
+    ls_bf16 *shadow;     /* or NULL */
     const ls_adamw_piece *pieces;
     int64_t piece_count;
     double *sums; /* [piece_count]: scratch of the norm */

@@ -84,8 +84,8 @@ static void apply_f64(const ls_run *run, const ls_node *node) {
     for (int64_t i = 0; i < pass->piece_count; i++) {
         const ls_adamw_piece *piece = &pass->pieces[i];
         const int64_t at = piece->offset;
-        update_f64(pass, piece, w + at, g + at, m + at - pass->first, v + at - pass->first,
-                   piece->count);
+        update_f64(pass, piece, w + (pass->apart ? piece->own : at), g + at, m + piece->own,
+                   v + piece->own, piece->count);
     }
 }
 
@@ -101,11 +101,11 @@ static void apply_f32(const ls_run *run, const ls_node *node) {
         const ls_adamw_piece *piece = &pass->pieces[i];
         /* in blocks, so that rounding finds the new weights in the nearest cache */
         for (int64_t done = 0; done < piece->count; done += BLOCK) {
-            int64_t at = piece->offset + done;
+            const int64_t at = piece->offset + done, own = piece->own + done;
             int64_t count = piece->count - done < BLOCK ? piece->count - done : BLOCK;
-            update_f32(pass, piece, w + at, g + at, m + at - pass->first, v + at - pass->first,
-                       count);
-            if (pass->shadow != NULL) round_block(w + at, pass->shadow + at, count);
+            float *weights = w + (pass->apart ? own : at);
+            update_f32(pass, piece, weights, g + at, m + own, v + own, count);
+            if (pass->shadow != NULL) round_block(weights, pass->shadow + at, count);
         }
     }
 }

@@ -28,8 +28,8 @@ typedef struct factors {
 
 typedef struct buffers {
     float *weights, *gradient;
-    float *mean, *square; /* of the elements from `first` on */
-    int64_t first;
+    float *mean, *square;
+    bool apart;    /* the weights lie as the moments do */
     uint2 *shadow; /* four bf16 each; or NULL */
 } buffers;
 
@@ -39,12 +39,13 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     const float keep = piece.decays ? by.keep : 1.0f;
     const float rate = piece.rate * by.rate;
     for (int64_t i = threadIdx.x * 4; i < piece.count; i += LS_CUDA_THREADS * 4) {
-        int64_t place = piece.offset + i;
+        const int64_t place = piece.offset + i, own = piece.own + i;
+        float *weights = at.weights + (at.apart ? own : place);
         float w[4], g[4], mean[4], square[4];
         ls_cuda_load<4>(at.gradient + place, g);
-        ls_cuda_load<4>(at.mean + place - at.first, mean);
-        ls_cuda_load<4>(at.square + place - at.first, square);
-        ls_cuda_load<4>(at.weights + place, w);
+        ls_cuda_load<4>(at.mean + own, mean);
+        ls_cuda_load<4>(at.square + own, square);
+        ls_cuda_load<4>(weights, w);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             float x = by.scale * g[j];
@@ -54,9 +55,9 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
             g[j] = 0;
         }
         ls_cuda_store<4>(at.gradient + place, g);
-        ls_cuda_store<4>(at.mean + place - at.first, mean);
-        ls_cuda_store<4>(at.square + place - at.first, square);
-        ls_cuda_store<4>(at.weights + place, w);
+        ls_cuda_store<4>(at.mean + own, mean);
+        ls_cuda_store<4>(at.square + own, square);
+        ls_cuda_store<4>(weights, w);
         if (at.shadow == NULL) continue;
         at.shadow[place / 4] =
             make_uint2(ls_cuda_narrow_two(w[0], w[1]), ls_cuda_narrow_two(w[2], w[3]));
@@ -81,7 +82,7 @@ static void apply(const ls_run *run, const ls_node *node) {
                   (float *)pass->gradient,
                   (float *)pass->mean,
                   (float *)pass->square,
-                  pass->first,
+                  pass->apart,
                   (uint2 *)pass->shadow};
     adamw_kernel<<<(unsigned)pass->piece_count, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
         pass->pieces, at, by);
