@@ -192,11 +192,11 @@ __device__ inline void hopper_decay_rows(const float *rates, const char *from, c
         const int at =
             piece / 8 * panel_bytes + r * HOPPER_ROW_BYTES + ((piece % 8) ^ (r % 8)) * 16;
         uint4 eight = *(const uint4 *)(from + at);
-        __nv_bfloat162 *two = (__nv_bfloat162 *)&eight;
+        uint32_t *two = (uint32_t *)&eight;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            float2 wide = __bfloat1622float2(two[i]);
-            two[i] = __floats2bfloat162_rn(wide.x * factor[2 * i], wide.y * factor[2 * i + 1]);
+            float2 wide = ls_cuda_wide_two(two[i]);
+            two[i] = ls_cuda_narrow_two(wide.x * factor[2 * i], wide.y * factor[2 * i + 1]);
         }
         *(uint4 *)(to + at) = eight;
 #pragma unroll
