@@ -78,6 +78,10 @@ refuses "not a whole number" eval runs/a eval.lengths=16.5
 refuses "not a whole number" bench lengths=256.5
 refuses "train.power has no effect here: it needs schedule=polynomial" \
     train recipe.yaml out=runs/never train.power=2 train.schedule=cosine
+refuses "train.matmul=tf32 is for device=cuda" train recipe.yaml out=runs/never train.matmul=tf32
+refuses "train.matmul has no effect here: it needs dtype=f32" \
+    train recipe.yaml out=runs/never train.matmul=tf32 train.dtype=bf16 device=cpu
+refuses "matmul=tf32 is for device=cuda" bench what=train dtype=f32 matmul=tf32
 [ ! -e runs/never ] || fail "a refused run was begun"
 mkdir other
 cp corpus/1.txt corpus/2.txt corpus/3.txt other

@@ -197,7 +197,7 @@ refuses "model.head must be match, not classify" train task=documents model.head
 refuses "the length is one of these" train task=pathfinder train.length=1000
 refuses "a classifier is an encoder by itself" train task=listops model.encoder_layers=1
 refuses "does not predict its source" train task=reverse model.encoder_layers=1 model.position=rope task.loss=all
-refuses "every sample has its own source" train task=reverse model.encoder_layers=1 model.position=rope train.carry=96 out=carried
+refuses "every sample of task reverse begins anew" train task=reverse model.encoder_layers=1 model.position=rope train.carry=96 out=carried
 refuses "there are none" eval lists eval.lengths=1
 refuses "knows no text" generate run
 refuses "its own protocol" eval run eval.protocol=slide

@@ -59,6 +59,9 @@ refuses 2 "out of range" train train.label_smoothing=1 data.corpus=text.txt
 # the engine's refusal, with the keys of a recipe that were its cause
 refuses 2 "set data.borders=false, or another train.length" train model.mixer=transformer_xl mixer.segment=12 \
     train.length=16 train.carry=64 data.loader=stream data.borders=true data.corpus=text.txt
+# a state that nothing carries
+refuses 2 "needs data.loader=stream" train train.carry=4096 data.corpus=text.txt
+refuses 2 "takes two train.length of 64" train train.carry=127 train.length=64 data.loader=stream data.corpus=text.txt
 printf 'train: {steps: 1}\n' >good.yaml
 refuses 2 "neither key=value" train good.yaml other.yaml
 

@@ -56,7 +56,7 @@ fi
 
 refused 2 "cannot be cut into train.context=16 parts" train $small train.length=40 train.context=16 out=x
 refused 2 "train.context=3 must be a power of two" train $small train.context=3 out=x
-refused 2 "they do not go together" train $small data.loader=stream train.carry=64 train.context=2 out=x
+refused 2 "they do not go together" train $small data.loader=stream train.carry=128 train.context=2 out=x
 refused 2 "no multiple of the 24 tokens" train $small train.length=96 model.segment=24 model.memory=2 \
     train.context=8 out=x
 refused 2 "pass no gradient.*set train.context=1" train $small model.mixer=compressive train.context=2 out=x

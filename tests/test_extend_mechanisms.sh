@@ -32,6 +32,19 @@ for way in "interpolation,pose extend.interpolation.factor=4 train.length=32" \
     cmp run/checkpoints/step-00000006/model.safetensors \
         parts/checkpoints/step-00000006/model.safetensors || fail "bits of $way"
 done
+# train.state_lr is the rate of CLEX's network alone: within the trained length nothing changes
+for rate in 0 0.1; do
+    rm -rf run
+    "$program" train train.from=base $small extend=clex extend.max_factor=4 train.from_part=true model.length=128 \
+        train.steps=3 train.lr=1e-9 train.state_lr=$rate out=run >out 2>&1 || { cat out >&2; fail "state_lr=$rate"; }
+    "$program" eval run eval.lengths=32,128 eval.tokens=512 eval.excess=false --json 2>/dev/null |
+        awk '/"loss": [0-9]/ {print $2}' >"losses.$rate"
+    sed -n 1p "losses.$rate" | cut -c1-6 >"near.$rate"
+    sed -n 2p "losses.$rate" >"far.$rate"
+done
+[ -s far.0 ] || fail "no losses"
+cmp -s near.0 near.0.1 || fail "state_lr changed more than the network"
+cmp -s far.0 far.0.1 && fail "state_lr had no effect"
 refused 2 "acts in training alone" eval base extend=pose
 refused 2 "acts in training alone" eval base extend=s2_attention
 refused 2 "nothing to draw" train train.from=base $small extend=pose out=none

@@ -277,7 +277,8 @@ static void test_strips(void **state) {
     static const shape cut[] = {
         {1, 1111, 3, 8, 24, true, true, true},     {3, 600, 2, 16, 8, false, false, false},
         {1, 513, 2, 40, 136, false, false, false}, {1, 577, 1, 264, 8, false, true, false},
-        {1, 512, 3, 8, 5, true, false, true},
+        {1, 512, 3, 8, 5, true, false, true},      {1, 8192, 1, 16, 24, false, false, false},
+        {1, 8191, 2, 8, 16, true, true, false},
     };
     ls_ctx ctx = ls_ctx_default();
     for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++)

@@ -82,6 +82,37 @@ static void learned(ls_program *p, const void *about) {
 
 static const learned_case learned_cases[] = {{true, true}, {false, false}};
 
+/* Attention of queries and keys that were rotated, by halves or neighbours, with xPos's factors or
+ * without, heads that share keys: a device may rotate the gradients where they are made. */
+typedef struct turned_case {
+    int64_t T, H, G;
+    bool halves, xpos;
+} turned_case;
+
+static void turned(ls_program *p, const void *about) {
+    const turned_case *c = about;
+    enum { K = 64, PAIRS = K / 2 };
+    ls_rotary rotary = {.pairs = PAIRS, .halves = c->halves, .factor = 1};
+    for (int i = 0; i < PAIRS; i++) rotary.frequency[i] = pow(1e4, -i / (double)PAIRS);
+    if (c->xpos) rotary.xpos = (ls_xpos){.pairs = PAIRS, .halves = c->halves, .block = 1 << 20};
+    for (int i = 0; i < PAIRS; i++) rotary.xpos.log_decay[i] = -1e-4 * (i + 1);
+    const ls_position_map here = {LS_MAP_IDENTITY, 0, 0};
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, 24), true), *part[3];
+    const int64_t width[3] = {c->H * K, c->G * K, c->G * K};
+    ls_tensor *w = ls_param(p, "w", LS_DIMS(width[0] + width[1] + width[2], 24), ls_init_normal(1));
+    ls_split(p, ls_linear(p, x, w, NULL), 3, width, part);
+    ls_tensor *q = ls_rotate(p, ls_reshape(p, part[0], LS_DIMS(2, c->T, c->H, K)), &rotary, here,
+                             c->xpos ? LS_ROTATE_QUERY : LS_ROTATE_ALONE);
+    ls_tensor *k = ls_rotate(p, ls_reshape(p, part[1], LS_DIMS(2, c->T, c->G, K)), &rotary, here,
+                             c->xpos ? LS_ROTATE_KEY : LS_ROTATE_ALONE);
+    ls_key_set segment = ls_key_set_all(q, k, ls_reshape(p, part[2], LS_DIMS(2, c->T, c->G, K)));
+    segment.lo = 0;
+    ls_keep(p, "y", ls_attention(p, 1, &segment, (ls_attention_options){.scale = 0.02}, NULL));
+}
+
+static const turned_case turned_cases[] = {
+    {66, 2, 1, true, false}, {130, 1, 1, false, false}, {66, 1, 1, true, true}};
+
 /* Blocks of two of five rows, with and without padding, the last row adopted or left over. */
 static void block_sums(ls_program *p, const void *about) {
     const bool adopt = *(const bool *)about;
@@ -489,6 +520,9 @@ static const subject subjects[] = {
     {"rows", rows, NULL},
     {"row growth", row_growth, &(const ls_growth){3.5, false}},
     {"row growth of the whole", row_growth, &(const ls_growth){3.5, true}},
+    {"attention, rotated by halves", turned, &turned_cases[0]},
+    {"attention, rotated by neighbours", turned, &turned_cases[1]},
+    {"attention, rotated with xPos", turned, &turned_cases[2]},
     {"learned rotation", learned, &learned_cases[0]},
     {"learned rotation of neighbours", learned, &learned_cases[1]},
     {"block sums", block_sums, &(const bool){false}},

@@ -4,10 +4,12 @@
 
 #include "tensor/engine/device.h"
 #include "tensor/engine/program_internal.h"
+#include "tensor/op/activate/activate.h"
 
 enum { GUARD = 64 };
 
 static ls_ctx ctx;
+static bool tf32; /* of the runs */
 
 /* ---- values here and on the device ---- */
 
@@ -102,19 +104,22 @@ static void gradients_new(gradients *g, int64_t out, int64_t in) {
 }
 
 /* Runs a kernel with a workspace of just the size it asked for. */
+static const void *attributes;
 static void run_kernel(const char *op, ls_dtype type, int ins, ls_tensor **in, int outs,
                        ls_tensor **out, const ls_parameters *store) {
     const ls_kernel *kernel = ctx.device == NULL ? ls__kernel_find(ls_kernel_isa(NULL), op)
                                                  : ctx.device->kernel(ctx.device, op);
     assert_non_null(kernel);
-    ls_node node = {.in_count = ins, .out_count = outs, .in = in, .out = out};
+    ls_node node = {
+        .attributes = attributes, .in_count = ins, .out_count = outs, .in = in, .out = out};
     size_t bytes = kernel->workspace == NULL ? 0 : kernel->workspace(&node, 1);
     uint8_t guard[GUARD];
     uint8_t *space = ls_device_take(&ctx, bytes + GUARD, 1);
     assert_non_null(space);
     ls_device_fill(&ctx, space, 0xFF, bytes); /* NaN: nothing may rely on what lies there */
     ls_device_fill(&ctx, space + bytes, 0xA5, GUARD);
-    ls_run run = {.threads = 1, .device = ctx.device, .workspace = space, .parameters = store};
+    ls_run run = {
+        .threads = 1, .device = ctx.device, .workspace = space, .tf32 = tf32, .parameters = store};
     kernel->by_type[type](&run, &node);
     expect(&ctx, ls_device_settle(&ctx));
     expect(&ctx, ls_device_get(&ctx, guard, space + bytes, GUARD));
@@ -125,7 +130,9 @@ static void run_kernel(const char *op, ls_dtype type, int ins, ls_tensor **in, i
 
 /* ---- expectations ---- */
 
+static double farthest; /* of all elements, as a part of what is allowed */
 static void near(const char *what, int64_t i, double value, double wanted, double most) {
+    farthest = fmax(farthest, fabs(value - wanted) / (most + 1e-30));
     if (!(fabs(value - wanted) <= most + 1e-30))
         fail_msg("%s: element %lld is %g and not %g (within %g)", what, (long long)i, value, wanted,
                  most);
@@ -135,7 +142,7 @@ static void near(const char *what, int64_t i, double value, double wanted, doubl
 static double half_unit(ls_dtype type) {
     return type == LS_BF16 ? 0x1p-8 : 0;
 }
-static const double of_sum = 0x1p-19; /* of the absolute values that were added up */
+static double of_sum = 0x1p-19; /* of the absolute values that were added up */
 
 typedef struct element {
     double value, size;
@@ -230,26 +237,135 @@ static void check_weight_grad(const linear_case *c, ls_dtype type, values *dy, v
     values_free(&g.both);
 }
 
+static void check_linear(const linear_case *c, ls_dtype type) {
+    print_message("%s, %lld rows, %lld to %lld\n", type == LS_BF16 ? "bf16" : "f32",
+                  (long long)c->rows, (long long)c->in, (long long)c->out);
+    values x = values_new("x", type, c->rows, c->in, c->in + c->spare, 1);
+    values dy = values_new("dy", type, c->rows, c->out, c->out + c->spare, 1);
+    values w = values_new("w", type, c->out, c->in, c->in, 1 / sqrt((double)c->in));
+    values b = values_new("b", LS_F32, 1, c->out, c->out, 1);
+    check_forward(c, type, &x, &w, &b);
+    check_input_grad(c, type, &dy, &w);
+    check_weight_grad(c, type, &dy, &x, &w, &b);
+    values_free(&x);
+    values_free(&dy);
+    values_free(&w);
+    values_free(&b);
+}
+
 static void test_linear(void **state) {
     (void)state;
     ctx = ls_ctx_default();
     for (ls_dtype type = LS_F32; type <= LS_BF16; type++)
-        for (size_t i = 0; i < sizeof linear_cases / sizeof linear_cases[0]; i++) {
-            const linear_case *c = &linear_cases[i];
-            print_message("%s, %lld rows, %lld to %lld\n", type == LS_BF16 ? "bf16" : "f32",
-                          (long long)c->rows, (long long)c->in, (long long)c->out);
-            values x = values_new("x", type, c->rows, c->in, c->in + c->spare, 1);
-            values dy = values_new("dy", type, c->rows, c->out, c->out + c->spare, 1);
-            values w = values_new("w", type, c->out, c->in, c->in, 1 / sqrt((double)c->in));
-            values b = values_new("b", LS_F32, 1, c->out, c->out, 1);
-            check_forward(c, type, &x, &w, &b);
-            check_input_grad(c, type, &dy, &w);
-            check_weight_grad(c, type, &dy, &x, &w, &b);
-            values_free(&x);
-            values_free(&dy);
-            values_free(&w);
-            values_free(&b);
-        }
+        for (size_t i = 0; i < sizeof linear_cases / sizeof linear_cases[0]; i++)
+            check_linear(&linear_cases[i], type);
+}
+
+/* What is multiplied loses 13 bits on a device, so that products are off by 2^-9 of themselves at
+ * most and by more than f32's; the processor has no such way, and its products are as exact as
+ * without it. Neither has bf16. */
+static void test_tf32(void **state) {
+    (void)state;
+    static const linear_case cases[] = {{130, 48, 96, 16, false}, {1024, 256, 384, 0, true}};
+    const double exact = of_sum, coarse = 0x1p-9;
+    ctx = ls_ctx_default();
+    tf32 = true;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check_linear(&cases[i], LS_BF16);
+        of_sum = coarse;
+        farthest = 0;
+        check_linear(&cases[i], LS_F32);
+        if (ctx.device == NULL)
+            assert_true(farthest <= exact / coarse);
+        else
+            assert_true(farthest > 4 * exact / coarse);
+        of_sum = exact;
+    }
+    tf32 = false;
+}
+
+/* ---- with the activation behind it, as a device computes both in one step ---- */
+
+static double gelu(double x, double *slope) {
+    const double c = sqrt(2 / acos(-1)), t = tanh(c * (x + 0.044715 * x * x * x));
+    *slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * x * (1 + t);
+}
+static const double steepest = 1.13;       /* slope of GELU */
+static const double of_curve = 2 * 0x1p-9; /* tanh by a device's own unit */
+
+static void check_activated(const linear_case *c, values *x, values *w, values *b) {
+    values h = values_new("h", LS_BF16, c->rows, c->out, c->out + c->spare, 1);
+    values y = values_new("y", LS_BF16, c->rows, c->out, c->out + c->spare, 1);
+    run_kernel("linear+activate", LS_BF16, 4,
+               (ls_tensor *[]){&x->tensor, &w->tensor, c->bias ? &b->tensor : NULL, &h.tensor}, 2,
+               (ls_tensor *[]){&h.tensor, &y.tensor}, NULL);
+    get_back("h", &h);
+    get_back("y", &y);
+    int64_t unrounded = 0;
+    for (int64_t i = 0; i < c->rows * c->out; i++) {
+        element e = dot(x->here + i / c->out * c->in, 1, w->here + i % c->out * c->in, 1, c->in);
+        const double bias = c->bias ? b->here[i % c->out] : 0, sum = e.value + bias;
+        double slope, most = of_sum * (e.size + fabs(bias));
+        most += half_unit(LS_BF16) * (fabs(sum) + fabs(bias));
+        near("h", i, h.here[i], sum, most);
+        const double wanted = gelu(sum, &slope), other = gelu(h.here[i], &slope);
+        most = steepest * most + half_unit(LS_BF16) * fabs(wanted) + of_curve * fabs(sum);
+        near("y", i, y.here[i], wanted, most);
+        unrounded += fabs(y.here[i] - other) > 1.01 * half_unit(LS_BF16) * fabs(other) + 1e-3;
+    }
+    print_message("%lld of %lld results are of sums that were not rounded before\n",
+                  (long long)unrounded, (long long)(c->rows * c->out));
+    values_free(&h);
+    values_free(&y);
+}
+
+static void check_activated_grad(const linear_case *c, values *dy, values *w) {
+    values h = values_new("inner", LS_BF16, c->rows, c->in, c->in + c->spare, 1.5);
+    values da = values_new("da", LS_BF16, c->rows, c->in, c->in + c->spare, 1);
+    values dh = values_new("dh", LS_BF16, c->rows, c->in, c->in + c->spare, 1);
+    run_kernel("linear_input_grad+activate_grad", LS_BF16, 4,
+               (ls_tensor *[]){&dy->tensor, &w->tensor, &h.tensor, &da.tensor}, 2,
+               (ls_tensor *[]){&da.tensor, &dh.tensor}, NULL);
+    get_back("dh", &dh);
+    for (int64_t i = 0; i < c->rows * c->in; i++) {
+        element e = dot(dy->here + i / c->in * c->out, 1, w->here + i % c->in, c->in, c->out);
+        double slope, most = of_sum * e.size + half_unit(LS_BF16) * fabs(e.value);
+        gelu(h.here[i], &slope);
+        most = steepest * most + half_unit(LS_BF16) * fabs(e.value * slope);
+        near("dh", i, dh.here[i], e.value * slope,
+             most + of_curve * (1 + fabs(h.here[i])) * fabs(e.value));
+    }
+    values_free(&h);
+    values_free(&da);
+    values_free(&dh);
+}
+
+/* With LONGSHOT_CUDA_JOIN=1 in the environment by the epilogue, slower or not. */
+static void test_activated(void **state) {
+    (void)state;
+    static const linear_case cases[] = {{300, 520, 264, 8, true},  {1024, 256, 384, 0, true},
+                                        {512, 320, 328, 0, false}, {130, 48, 96, 16, false},
+                                        {5, 64, 128, 0, true},     {77, 33, 65, 1, false}};
+    static const ls_activate_attributes about = {LS_ACT_GELU_TANH, false};
+    static const void *const of_both[] = {NULL, &about};
+    ctx = ls_ctx_default();
+    if (ctx.device == NULL) return; /* the processor has each by itself */
+    attributes = of_both;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const linear_case *c = &cases[i];
+        values x = values_new("x", LS_BF16, c->rows, c->in, c->in + c->spare, 1);
+        values dy = values_new("dy", LS_BF16, c->rows, c->out, c->out + c->spare, 1);
+        values w = values_new("w", LS_BF16, c->out, c->in, c->in, 1 / sqrt((double)c->in));
+        values b = values_new("b", LS_F32, 1, c->out, c->out, 1);
+        check_activated(c, &x, &w, &b);
+        check_activated_grad(c, &dy, &w);
+        values_free(&x);
+        values_free(&dy);
+        values_free(&w);
+        values_free(&b);
+    }
+    attributes = NULL;
 }
 
 /* ---- cross entropy ---- */
@@ -381,6 +497,8 @@ static void test_cross_entropy(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_activated),
         cmocka_unit_test(test_cross_entropy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ static void test_read(void **unused) {
         {"  a: 1\n  b: 2", "a=1;b=2;"},
         {"a: [1, x y , 'p, q', \"\\u00e9\\x41\\\\\"]", "a=1,x y,p, q,\xc3\xa9"
                                                        "A\\;"},
-        {"a: []\nb: {}\nc: [1, 2,]\n", "a=;c=1,2;"},
+        {"a: []\nb: {}\nc: [1, 2,]\n", "a=;b=;c=1,2;"},
         {"a: [1, # one\n\n  2\n]\nb: 3", "a=1,2;b=3;"},
         {"a: {b: 1, c: {d: [2, 3], e: }, 'f': \"g\"}", "a.b=1;a.c.d=2,3;a.c.e=;a.f=g;"},
         {"a:\n- 1\n- 'two'\nb:\n  - x # y\n  -\n", "a=1,two;b=x,;"},

@@ -164,6 +164,22 @@ refuses "mixer.heads is for training" tiny.yaml arms.rope-bca.mixer.heads=1
 refuses "does not train itself" tiny.yaml arms.x.from=rope-bca
 refuses "given twice" tiny.yaml seeds=1,1
 refuses "made of a-z" tiny.yaml arms..from=rope
+# an arm with nothing of its own is one, also where the folder tells of it
+cat >plain.yaml <<'Y'
+model: {layers: 1, width: 16, length: 16}
+data: {corpus: corpus}
+train: {steps: 1, batch: 2}
+eval: {lengths: [16], tokens: 64}
+arms:
+  plain: {}
+  fast: {train.lr: 1e-2}
+  bare:
+Y
+"$program" study plain.yaml out=plain --quiet >/dev/null || fail "arms with nothing of their own"
+"$program" inspect plain >inspected.txt
+for arm in plain fast bare; do
+    grep -q "\"name\": \"$arm\"" plain/results.json && grep -q "^$arm (1 seeds done)" inspected.txt || fail "arm $arm is lost"
+done
 printf 'seeds: [1]\n' >none.yaml
 refuses "needs arms" none.yaml
 code=0

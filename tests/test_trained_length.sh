@@ -1,6 +1,6 @@
 #!/bin/sh
-# The trained length is the length that was trained: train.length, not model.length. Evaluations, extensions and
-# studies measure against it.
+# The trained length is the length that was trained, and there is one: model.length and train.length are the same unless
+# training goes on from weights that were made for another. Evaluations, extensions, suites and studies measure by it.
 # Tier: slow.
 set -u
 program=$(realpath "$1")
@@ -8,9 +8,14 @@ program=$(realpath "$1")
 export OMP_NUM_THREADS=2
 write_text 3000
 common="model.layers=1 model.width=32 mixer.heads=2 data.corpus=text.txt train.batch=4 train.steps=60 train.lr=3e-3 --quiet"
-# the same training, with a model that says no length of its own and with one that is made for more
+lengths() { # of a run: the model's, the training's
+    echo $(awk '/^[a-z]/ { part = $1 } $1 == "length:" && (part == "model:" || part == "train:") { print $2 }' "$1/config.yaml")
+}
+# the same training, with a model that is made for its length and from weights that are made for more
 "$program" train $common model.length=32 out=short >/dev/null 2>&1 || fail "a training"
-"$program" train $common model.length=256 train.length=32 out=long >/dev/null 2>&1 || fail "a training"
+"$program" train $common model.length=256 train.steps=0 out=made >/dev/null 2>&1 || fail "a training"
+"$program" train $common train.from=made train.length=32 out=long >/dev/null 2>&1 || fail "a training"
+[ "$(lengths long)" = "256 32" ] || fail "weights that were made for 256 tokens lost that"
 cmp -s short/checkpoints/step-00000060/model.safetensors long/checkpoints/step-00000060/model.safetensors ||
     fail "the weights differ, so nothing can be compared"
 for extend in "" extend=bca extend=yarn extend=window; do
@@ -41,9 +46,51 @@ assert short["trained_length"] == long["trained_length"] == 32, long["trained_le
 assert [c["length"] for c in short["cells"]] == [c["length"] for c in long["cells"]], long["cells"]
 P
 
+# one that is given is the other's too: also beside a preset, a mixer's own measure, a table of positions
+settled() { # length, settings of a training
+    length=$1
+    shift
+    rm -rf one
+    "$program" train data.corpus=text.txt train.steps=1 train.batch=2 out=one --quiet "$@" >/dev/null 2>err.txt ||
+        fail "$*: $(cat err.txt)"
+    [ "$(lengths one)" = "$length $length" ] || fail "$*: $(lengths one)"
+}
+settled 32 model.preset=tiny train.length=32
+settled 128 model.preset=tiny
+settled 48 model.layers=1 model.width=16 mixer.heads=1 model.length=48
+settled 48 model.layers=1 model.width=16 mixer.heads=1 model.length=48 train.length=48
+settled 256 model.layers=1 model.width=16 mixer.heads=1
+settled 32 model.layers=1 model.width=16 model.mixer=hyena train.length=32
+settled 32 model.layers=1 model.width=16 mixer.heads=1 model.position=learned train.length=32
+"$program" eval one suite=needle suite.lengths=64 >out.txt 2>err.txt
+[ $? -eq 2 ] && grep -q "the model can take 32" err.txt || fail "a suite reads positions that were not learned: $(cat err.txt)"
+# and learned further, by training on at a longer length
+"$program" train data.corpus=text.txt model.layers=1 model.width=16 mixer.heads=1 model.position=learned train.from=one \
+    train.length=64 train.steps=1 train.batch=2 out=on --quiet >/dev/null 2>err.txt || fail "a longer one: $(cat err.txt)"
+"$program" eval on suite=needle suite.lengths=128 >out.txt 2>err.txt
+[ $? -eq 2 ] && grep -q "the model can take 64" err.txt || fail "a suite forgets positions that were learned: $(cat err.txt)"
+
+# two lengths are refused, by a training and by a study, and both keys are named
+both="model.length=64 and train.length=32 both name the trained length"
+"$program" train $common model.length=64 train.length=32 out=none >/dev/null 2>err.txt
+[ $? -eq 2 ] && grep -q "$both" err.txt && [ ! -e none ] || fail "two lengths are taken: $(cat err.txt)"
+"$program" train task=copy model.layers=1 model.width=16 model.length=64 train.length=32 out=none >/dev/null 2>err.txt
+[ $? -eq 2 ] && grep -q "$both" err.txt || fail "two lengths of a task are taken: $(cat err.txt)"
+printf 'model.length: 64\nmodel.width: 16\ndata.corpus: text.txt\ntrain.steps: 1\narms:\n  a: {train.length: 32}\n  b: {}\n' >two.yaml
+"$program" study two.yaml out=none >/dev/null 2>err.txt
+[ $? -eq 2 ] && grep -q "$both" err.txt && [ ! -e none ] || fail "two lengths of an arm are taken: $(cat err.txt)"
+
+# the arena asks at the length of the training
+listops="task=listops task.max_depth=3 model.layers=1 model.width=8 mixer.heads=1 model.causal=false model.position=none
+    train.batch=2 --quiet"
+"$program" train $listops model.length=128 train.steps=0 out=wide >/dev/null 2>err.txt || fail "listops: $(cat err.txt)"
+"$program" train $listops train.from=wide model.length=128 train.length=64 train.steps=1 out=narrow >/dev/null 2>err.txt || fail "listops: $(cat err.txt)"
+"$program" eval narrow suite=lra suite.samples=4 --json >out.json 2>err.txt || fail "lra: $(cat err.txt)"
+python3 -c 'import json; d = json.load(open("out.json"))["data"]; assert d["length"] == 64, d' || fail "lra asks at another length"
+
 # arms of different lengths: each its own
 cat >study.yaml <<Y
-model: {layers: 1, width: 16, length: 128}
+model: {layers: 1, width: 16}
 data: {corpus: text.txt}
 train: {steps: 4, batch: 2}
 eval: {lengths: [32, 256], tokens: 2048}

@@ -92,7 +92,15 @@ for path in run $step; do
     [ $code -eq 3 ] && grep -q "config.yaml was changed" err.txt && grep -q "train.from" err.txt ||
         fail "an edited config.yaml: $code, $(cat err.txt)"
 done
-"$program" inspect run >/dev/null 2>&1 || fail "inspect of an edited run"
+"$program" inspect run >out.txt 2>&1 || fail "inspect of an edited run"
+grep -q "config.yaml was changed" out.txt || fail "inspect does not tell of an edited config.yaml"
+# a training does not go on with it, and does not take the weights for damaged ones
+for edit in "s/seed: 1/seed: 2/" "s/width: 16/width: 32/"; do
+    sed "$edit" kept.yaml >run/config.yaml
+    code=0
+    "$program" train run >out.txt 2>err.txt || code=$?
+    [ $code -eq 3 ] && grep -q "config.yaml was changed" err.txt || fail "a training after $edit: $code, $(cat err.txt)"
+done
 cp kept.yaml run/config.yaml
 "$program" eval run eval.lengths=16 >/dev/null 2>&1 || fail "an evaluation"
 

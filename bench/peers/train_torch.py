@@ -97,9 +97,9 @@ def trainer(forward, model, given):
 
 def main():
     given = peer.arguments(position="rope", layers=6, width=384, heads=6, vocabulary=256, batch=16,
-                           length=256, seconds=4.0)
+                           length=256, seconds=4.0, matmul="exact")
     given.gelu = "tanh" if given.device == "cuda" else "none"  # as the models of `longshot bench`
-    if given.device == "cuda":
+    if given.matmul == "tf32":
         torch.set_float32_matmul_precision("high")
     steps = {}
     for mode in ["eager", "compiled"] if given.device == "cpu" else ["compiled"]:

@@ -302,15 +302,18 @@ static ls_status inline_value(reader *r, const char *key, bool bracketed, int de
 
 static ls_status braced(reader *r, const char *prefix, int depth) {
     if (depth > DEPTH_MAX) return bad(r, "nested deeper than %d", DEPTH_MAX);
+    const ls_text empty = {.bytes = ""};
     bool more = true;
     r->at++;
     skip_space(r);
-    if (peek(r, 0) == '}') more = false, r->at++;
+    if (peek(r, 0) == '}') {
+        r->at++;
+        return put(r, prefix, &empty); /* a key without a value, as where its line ends */
+    }
     while (more) {
         char key[KEY_BYTES];
         LS_TRY(key_below(r, prefix, true, key));
         skip_space(r);
-        const ls_text empty = {.bytes = ""};
         LS_TRY(peek(r, 0) == ',' || peek(r, 0) == '}' ? put(r, key, &empty)
                                                       : inline_value(r, key, true, depth));
         LS_TRY(another(r, '}', &more));

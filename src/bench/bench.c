@@ -11,6 +11,7 @@
 #include "bench/ratchet.h"
 #include "ranks/ranks.h"
 #include "tensor/engine/machine.h"
+#include "train/train.h"
 
 #define FIELD(name) ls_bench_settings, name
 static const ls_option options[] = {
@@ -32,6 +33,9 @@ static const ls_option options[] = {
             .needs = "what=train|attention|sparse"),
     LS_BOOL("recompute", FIELD(recompute), "false",
             "Whether training is measured with train.recompute.", .needs = "what=train"),
+    LS_CHOICE("matmul", FIELD(matmul), "exact", "exact|tf32",
+              "As train.matmul: matrix products of training in f32 on device=cuda.",
+              .needs = "what=train and dtype=f32"),
     LS_INT("rounds", FIELD(rounds), "5", 1, LS_TURNS_MAX,
            "Turns of ours and theirs; the median of each counts."),
     LS_REAL("seconds", FIELD(seconds), "4", 0, 3600, "Length of a turn."),
@@ -125,6 +129,13 @@ static ls_status check_only(const ls_bench *bench) {
                    "only=%s: no model and no kind of attention that what=%s measures here has this "
                    "in its name",
                    only, bench->settings->what);
+}
+
+static ls_status check_matmul(const ls_bench *bench) {
+    if (bench->settings->matmul == LS_TRAIN_MATMUL_EXACT || bench->ctx->device != NULL)
+        return LS_OK;
+    return LS_FAIL(bench->ctx, LS_EUSE,
+                   "matmul=tf32 is for device=cuda: the processor's products in f32 are exact");
 }
 
 /* Whether a Python starts and has torch. */
@@ -258,6 +269,7 @@ ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_
     LS_TRY(check_what(&bench));
     LS_TRY(check_ranks(&bench));
     LS_TRY(check_only(&bench));
+    LS_TRY(check_matmul(&bench));
     if (settings->dtype != 2) bench.types[bench.type_count++] = LS_F32;
     if (settings->dtype != 1) bench.types[bench.type_count++] = LS_BF16;
     if (wants(&bench, "train") || wants(&bench, "attention") || wants(&bench, "scan") ||

@@ -15,6 +15,7 @@ typedef struct ls_bench_settings {
     char out[LS_OPTION_TEXT_BYTES], compare[LS_OPTION_TEXT_BYTES]; /* files; empty: none */
     int dtype;
     bool recompute;
+    int matmul; /* ls_train_matmul */
     int64_t rounds;
     double seconds;
     ls_ints lengths, depths;

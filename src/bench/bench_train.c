@@ -79,8 +79,11 @@ static ls_status trainer_make(ls_bench *bench, const ls_train_shape *shape, ls_d
     out->shape = shape;
     LS_TRY(read_config(ctx, shape, &out->config));
     LS_TRY(ls_model_new(ctx, &out->config, type, 1, true, &out->model));
-    const ls_program_options options = {
-        .batch = shape->batch, .length = shape->length, .recompute = bench->settings->recompute};
+    const ls_program_options options = {.batch = shape->batch,
+                                        .length = shape->length,
+                                        .recompute = bench->settings->recompute,
+                                        .tf32 = type == LS_F32 &&
+                                                bench->settings->matmul == LS_TRAIN_MATMUL_TF32};
     LS_TRY(ls_model_program(out->model, LS_MODEL_TRAIN, options, &out->program));
     const ls_optimizer_settings adamw = ls_optimizer_settings_default();
     LS_TRY(ls_optimizer_new(ctx, out->model->store, &adamw, &out->optimizer));
@@ -129,19 +132,35 @@ static ls_status operation_table(ls_bench *bench, trainer *t, json_t *into) {
 }
 
 static void start_peer(ls_bench *bench, const ls_train_shape *shape, ls_dtype type, ls_peer *peer) {
+    const char *matmul = bench->settings->matmul == LS_TRAIN_MATMUL_TF32 ? "tf32" : "exact";
     char threads[16], batch[16], length[16], vocabulary[16];
     snprintf(threads, sizeof threads, "%d", bench->ctx->threads);
     snprintf(batch, sizeof batch, "%lld", (long long)shape->batch);
     snprintf(length, sizeof length, "%lld", (long long)shape->length);
     snprintf(vocabulary, sizeof vocabulary, "%lld", (long long)shape->vocabulary);
-    const char *const words[] = {
-        "--dtype",      ls_dtype_name(type), "--threads",
-        threads,        "--device",          shape->device ? "cuda" : "cpu",
-        "--layers",     shape->layers,       "--width",
-        shape->width,   "--heads",           shape->heads,
-        "--position",   shape->position,     "--batch",
-        batch,          "--length",          length,
-        "--vocabulary", vocabulary,          NULL};
+    const char *const words[] = {"--dtype",
+                                 ls_dtype_name(type),
+                                 "--threads",
+                                 threads,
+                                 "--device",
+                                 shape->device ? "cuda" : "cpu",
+                                 "--layers",
+                                 shape->layers,
+                                 "--width",
+                                 shape->width,
+                                 "--heads",
+                                 shape->heads,
+                                 "--position",
+                                 shape->position,
+                                 "--batch",
+                                 batch,
+                                 "--length",
+                                 length,
+                                 "--vocabulary",
+                                 vocabulary,
+                                 "--matmul",
+                                 matmul,
+                                 NULL};
     ls_peer_start(bench, "train_torch.py", words, peer);
 }
 
@@ -208,6 +227,8 @@ ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, jso
         trainer t = {0};
         json_object_set_new(row, "model", json_string(shape->name));
         json_object_set_new(row, "dtype", json_string(ls_dtype_name(bench->types[i])));
+        if (bench->settings->matmul == LS_TRAIN_MATMUL_TF32)
+            json_object_set_new(row, "matmul", json_string("tf32"));
         json_array_append_new(rows, row);
         ls_status status = trainer_make(bench, shape, bench->types[i], &t);
         if (status == LS_OK) status = bench_type(bench, bench->types[i], &t, row);

@@ -44,7 +44,7 @@ typedef struct ls_mixer {
     ls_tensor *stream;
     const ls_norm *norm;
     int64_t layer;          /* its number in the model, from 0; 0: not in a model */
-    int64_t trained_length; /* l: what the model is trained for; 0: not known */
+    int64_t trained_length; /* l: model.length, what the model is made for; 0: not known */
     int64_t start;          /* tokens before those that `row` is asked about */
     int64_t branches; /* of the model that add to the residual stream, for initial weights that
                          shrink with depth; 0: not in a model */

@@ -17,7 +17,8 @@ static const ls_option options[] = {
            "Number of tokens; 0: the tokenizer's."),
     LS_INT(
         "length", FIELD(length), "256", 1, 1 << 30,
-        "Tokens that the model is made for; also the trained length where train.length is not given."),
+        "Tokens that the model is made for: the trained length. Another than train.length only with "
+        "train.from or extend=pose; where that alone is given, it."),
     LS_INT("segment", FIELD(segment), "0", 0, 1 << 30,
            "Tokens after which the model, or its encoder, starts afresh but for its memory; 0: "
            "never."),

@@ -104,11 +104,11 @@ static void prepare(ls_program *p, const void *chosen, ls_attend *attend) {
                      .trained = attend->trained_length,
                      .scale = known_scale(o, attend, attend->trained_length)};
     memcpy(about.frequency, rotary->frequency, sizeof about.frequency);
-    ls_tensor *up = ls_shared_param(
-        p, "clex.up", LS_DIMS(pairs, hidden),
-        (ls_init){.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)hidden), .full = true});
-    ls_tensor *down = ls_shared_param(p, "clex.down", LS_DIMS(hidden, pairs),
-                                      (ls_init){.kind = LS_INIT_ZERO, .full = true});
+    ls_init begin = {
+        .kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)hidden), .own_rate = true, .full = true};
+    ls_tensor *up = ls_shared_param(p, "clex.up", LS_DIMS(pairs, hidden), begin);
+    begin.kind = LS_INIT_ZERO;
+    ls_tensor *down = ls_shared_param(p, "clex.down", LS_DIMS(hidden, pairs), begin);
     ls_tensor *scale = NULL;
     if (attend->training && attend->places != NULL && o->scale == 0)
         scale = ls_input(p, "/scale", LS_I32, LS_DIMS(1), false);

@@ -20,9 +20,10 @@ enum {
     END_RIGHT = 140,
     END_GAP = 14,
     END_STEP = 12,
-    END_LETTERS = 19,
-    OWN = 16, /* units: a tick across a line */
-    FEW = 6   /* lines: of more the bands would hide each other */
+    END_LETTERS = 19,      /* of a name beside a page's chart */
+    END_LETTERS_FILE = 40, /* of a name in a file, which is as wide as they need */
+    OWN = 16,              /* units: a tick across a line */
+    FEW = 6                /* lines: of more the bands would hide each other */
 };
 
 void ls_chart_number(double value, char *out, size_t bytes) {
@@ -208,11 +209,11 @@ static const char *skip_letters(const char *text, size_t letters) {
 }
 
 /* A long name loses its middle: those of a family often differ in their last letters. */
-static void shorten(const char *label, char *out, size_t bytes) {
-    enum { LAST = END_LETTERS / 2 + 1, FIRST = END_LETTERS - LAST - 1 };
-    const char *middle = skip_letters(label, FIRST), *last = label;
-    const bool fits = *skip_letters(label, END_LETTERS) == '\0';
-    for (const char *end = skip_letters(label, LAST); *end != '\0'; end = skip_letters(end, 1))
+static void shorten(const char *label, size_t letters, char *out, size_t bytes) {
+    const size_t kept_last = letters / 2 + 1;
+    const char *middle = skip_letters(label, letters - kept_last - 1), *last = label;
+    const bool fits = *skip_letters(label, letters) == '\0';
+    for (const char *end = skip_letters(label, kept_last); *end != '\0'; end = skip_letters(end, 1))
         last = skip_letters(last, 1);
     if (fits)
         snprintf(out, bytes, "%s", label);
@@ -220,10 +221,14 @@ static void shorten(const char *label, char *out, size_t bytes) {
         snprintf(out, bytes, "%.*s\342\200\246%s", (int)(middle - label), label, last);
 }
 
-static void draw_end(ls_ctx *ctx, const char *label, const line_end *end, double right,
-                     ls_text *out) {
-    char name[4 * END_LETTERS + 8];
-    shorten(label, name, sizeof name);
+static const char *end_name(const ls_chart_series *s) {
+    return s->end[0] == '\0' ? s->label : s->end;
+}
+
+static void draw_end(ls_ctx *ctx, const char *label, size_t letters, const line_end *end,
+                     double right, ls_text *out) {
+    char name[4 * END_LETTERS_FILE + 8];
+    shorten(label, letters, name, sizeof name);
     ls_text_printf(ctx, out,
                    "<path class=\"lead\" d=\"M%.1f %.1fL%.1f %.1fH%.1f\"/>"
                    "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">",
@@ -366,7 +371,8 @@ static void draw_series(ls_ctx *ctx, const ls_chart *chart, const ls_chart_serie
         if (ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->y[i]))
             draw_point(ctx, chart, s, i, x, y, out);
     if (end != NULL && end->drawn)
-        draw_end(ctx, s->end[0] == '\0' ? s->label : s->end, end, x->to, out);
+        draw_end(ctx, end_name(s), chart->end_letters == 0 ? END_LETTERS : chart->end_letters, end,
+                 x->to, out);
     ls_text_printf(ctx, out, "</g>\n");
 }
 
@@ -458,11 +464,30 @@ static void open_file(ls_ctx *ctx, const char *title, int width, int height, con
                    height);
 }
 
+/* So that the names at the ends of the lines are whole. */
+static int file_width(const ls_chart *chart) {
+    enum { LETTER = 7 };
+    int width = FILE_WIDTH;
+    for (size_t i = 0; has_ends(chart) && i < chart->count; i++) {
+        const char *name = end_name(&chart->series[i]);
+        int letters = 0;
+        while (*name != '\0' && letters < END_LETTERS_FILE) {
+            name = skip_letters(name, 1);
+            letters++;
+        }
+        const int needed = WIDTH - END_RIGHT + END_GAP + letters * LETTER;
+        if (needed > width) width = needed;
+    }
+    return width;
+}
+
 bool ls_chart_file(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
     ls_axis x, y;
+    ls_chart whole = *chart;
     if (!make_axes(chart, &x, &y)) return false;
-    open_file(ctx, chart->title, FILE_WIDTH, HEIGHT, "", out);
-    draw_lines(ctx, chart, &x, &y, out);
+    whole.end_letters = END_LETTERS_FILE;
+    open_file(ctx, chart->title, file_width(chart), HEIGHT, "", out);
+    draw_lines(ctx, &whole, &x, &y, out);
     return true;
 }
 

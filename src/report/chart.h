@@ -42,6 +42,7 @@ typedef struct ls_chart {
     bool x_even;          /* x is not logarithmic: shares, positions */
     bool markers;         /* one at every point, with its value */
     bool ends;            /* names at the ends of the lines */
+    size_t end_letters;   /* of these names; 0: what a page has room for */
     double y_low, y_high; /* shown in any case; both 0: what the series have */
     double mark_x;        /* a vertical line; 0: none */
     const char *mark_text;

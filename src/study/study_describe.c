@@ -1,4 +1,5 @@
 /* What a study file asks for, or what a study folder holds. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -9,18 +10,18 @@ enum { RESULTS_MAX = 1 << 30 };
 /* {"settings": those of all arms, "arms": {NAME: its own}}. */
 static void put_settings(const ls_settings *settings, json_t *common, json_t *arms) {
     for (size_t i = 0; i < settings->count; i++) {
-        const char *key = settings->items[i].key, *rest;
-        json_t *into = common, *value = json_string(settings->items[i].value);
-        if (strncmp(key, "arms.", 5) == 0 && (rest = strchr(key + 5, '.')) != NULL) {
+        const char *key = settings->items[i].key;
+        json_t *into = common;
+        if (strncmp(key, "arms.", 5) == 0) {
             char name[LS_STUDY_NAME_BYTES];
-            const size_t length = (size_t)(rest - key) - 5;
-            memcpy(name, key + 5, length < sizeof name ? length : sizeof name - 1);
-            name[length < sizeof name ? length : sizeof name - 1] = '\0';
+            const size_t length = strcspn(key + 5, ".");
+            snprintf(name, sizeof name, "%.*s", (int)length, key + 5);
             if (json_object_get(arms, name) == NULL) json_object_set_new(arms, name, json_object());
             into = json_object_get(arms, name);
-            key = rest + 1;
+            if (key[5 + length] == '\0') continue; /* nothing of its own */
+            key += 5 + length + 1;
         }
-        json_object_set_new(into, key, value);
+        json_object_set_new(into, key, json_string(settings->items[i].value));
     }
 }
 

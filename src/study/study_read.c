@@ -7,6 +7,7 @@
 #include "eval/eval.h"
 #include "model/model.h"
 #include "study/study_parts.h"
+#include "train/lengths.h"
 #include "train/mixture.h"
 #include "train/task_keys.h"
 #include "train/train.h"
@@ -84,7 +85,7 @@ ls_status ls__study_arm(ls_study *study, const char *name, ls_study_arm **out) {
     return LS_OK;
 }
 
-/* arms.NAME.KEY */
+/* arms.NAME.KEY; or arms.NAME without a value, an arm with nothing of its own. */
 static ls_status take_arm_key(ls_study *study, const ls_setting *setting) {
     ls_ctx *ctx = study->ctx;
     const char *name = setting->key + strlen("arms.");
@@ -93,7 +94,7 @@ static ls_status take_arm_key(ls_study *study, const ls_setting *setting) {
         return LS_FAIL(ctx, LS_EUSE,
                        "%s: the name of an arm is made of a-z, 0-9, _ and -; label: may say more",
                        setting->key);
-    if (name[length] == '\0')
+    if (name[length] == '\0' && setting->value[0] != '\0')
         return LS_FAIL(ctx, LS_EUSE, "%s must have keys: model.position or from, for example",
                        setting->key);
     char copy[LS_STUDY_NAME_BYTES];
@@ -102,6 +103,7 @@ static ls_status take_arm_key(ls_study *study, const ls_setting *setting) {
     snprintf(copy, sizeof copy, "%.*s", (int)length, name);
     ls_study_arm *arm;
     LS_TRY(ls__study_arm(study, copy, &arm));
+    if (name[length] == '\0') return LS_OK;
     return ls_settings_put(ctx, &arm->given, name + length + 1, setting->value);
 }
 
@@ -386,7 +388,9 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     LS_TRY_GOTO(copy_settings(ctx, &arm->testing, ls_study_may_differ, &all));
     LS_TRY_GOTO(ls_task_read(ctx, &all, ls_training_facts, &task));
     if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
+    LS_TRY_GOTO(ls_lengths_settle(ctx, &task, &all));
     LS_TRY_GOTO(ls_model_config_read(ctx, &all, &config));
+    LS_TRY_GOTO(ls_lengths_check(ctx, &all, &config));
     arm->trained_length = config.trained_length;
     if (ls_settings_has(&arm->training, "extend"))
         LS_TRY_GOTO(ls_training_check_extensions(ctx, &all, &config.position));
@@ -589,6 +593,7 @@ void ls_study_print(const ls_study *study, ls_text *out) {
         char prefix[LS_STUDY_NAME_BYTES + 8];
         snprintf(prefix, sizeof prefix, "arms.%s.", study->arms[i].name);
         const ls_settings *given = &study->arms[i].given;
+        if (given->count == 0) ls_text_printf(ctx, out, "arms.%s: {}\n", study->arms[i].name);
         for (size_t j = 0; j < given->count; j++)
             print_setting(ctx, prefix, given->items[j].key, given->items[j].value, out);
     }

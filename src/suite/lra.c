@@ -82,7 +82,7 @@ static ls_status read_task(ls_suite *suite) {
 static ls_status open_suite(ls_suite *suite) {
     lra *own = suite->own;
     LS_TRY(read_task(suite));
-    own->length = suite->model->config->model.length;
+    own->length = suite->model->config->trained_length;
     LS_TRY(find_arena(suite));
     LS_TRY(ls_task_check(suite->ctx, &own->task, own->length));
     LS_TRY(ls_task_open(suite->ctx, &own->task, LS_TASK_TEST));

@@ -496,6 +496,15 @@ ls_status ls_checkpoint_edited(ls_ctx *ctx, const char *checkpoint, const char *
     return status;
 }
 
+ls_status ls_checkpoint_refuse_edited(ls_ctx *ctx, const char *folder) {
+    return LS_FAIL(ctx, LS_EINPUT,
+                   "%s/config.yaml was changed after the training: its checksum is not the one in "
+                   "the checkpoint's manifest. Undo the change; what an evaluation may differ in "
+                   "goes on the command line (data.corpus=, extend=), and other settings take "
+                   "these weights by train.from=%s",
+                   folder, folder);
+}
+
 ls_status ls_checkpoint_verify(ls_ctx *ctx, const char *folder, int64_t step) {
     ls_checkpoint about;
     return read_step(ctx, folder, step, FILES, NULL, &about);

@@ -59,6 +59,8 @@ uint64_t ls_checkpoint_rest_hash(const char *config, size_t length);
  * more steps aside. False where the checkpoint has no manifest that would tell. */
 ls_status ls_checkpoint_edited(ls_ctx *ctx, const char *checkpoint, const char *config,
                                bool *edited);
+/* LS_EINPUT: says so of a run's folder. */
+ls_status ls_checkpoint_refuse_edited(ls_ctx *ctx, const char *folder);
 /* LS_OK where the checkpoint of a step is whole; else what is wrong with it. */
 ls_status ls_checkpoint_verify(ls_ctx *ctx, const char *folder, int64_t step);
 /* Removes what an interrupted save left behind; a missing folder is fine. */

@@ -227,6 +227,7 @@ ls_status ls_describe_run(ls_ctx *ctx, const char *path, json_t **out) {
                      "weights", file == NULL ? json_null() : file);
     if (*out != NULL && trained.family.type != NULL)
         json_object_set_new(*out, "family", json_string(trained.family.type->name));
+    if (*out != NULL && trained.edited) json_object_set_new(*out, "edited", json_true());
     json_t *memory = *out == NULL || damaged ? NULL : foresee(ctx, path);
     if (memory != NULL) json_object_set_new(*out, "memory", memory);
     ls_trained_clear(&trained);
@@ -255,6 +256,8 @@ static void print_run(ls_ctx *ctx, const json_t *run, ls_text *out) {
             ctx, out, "  %s: %s%s\n", json_string_value(json_object_get(one, "name")),
             intact ? "intact" : "damaged: ", json_string_value(json_object_get(one, "damage")));
     }
+    if (json_is_true(json_object_get(run, "edited")))
+        ls_text_printf(ctx, out, "  config.yaml was changed after the training\n");
     json_object_foreach(json_object_get(run, "config"), key, value)
         ls_text_printf(ctx, out, "  %s=%s\n", key, json_string_value(value));
     if (json_object_get(run, "memory") != NULL)

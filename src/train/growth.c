@@ -51,6 +51,20 @@ static ls_status compare(ls_ctx *ctx, const char *folder, const ls_text *stored,
     return *grows ? LS_OK : refuse(ctx, folder, stored->bytes, config);
 }
 
+/* Weights of other settings than config.yaml has by now: it was changed. What is wrong with
+ * checkpoints themselves is said where they are loaded. */
+static ls_status check_edited(ls_ctx *ctx, const char *folder, const char *config) {
+    char all[PATH_BYTES], newest[PATH_BYTES];
+    int64_t step;
+    bool edited;
+    ls_ctx quiet = *ctx;
+    quiet.log = NULL;
+    LS_TRY(ls_path_join(ctx, all, sizeof all, folder, "checkpoints"));
+    if (ls_checkpoint_find(&quiet, all, newest, sizeof newest, &step) != LS_OK) return LS_OK;
+    LS_TRY(ls_checkpoint_edited(ctx, newest, config, &edited));
+    return edited ? ls_checkpoint_refuse_edited(ctx, folder) : LS_OK;
+}
+
 ls_status ls_growth_settle(ls_ctx *ctx, const char *folder, const char *config, int64_t steps,
                            bool *grows) {
     char path[PATH_BYTES];
@@ -60,6 +74,7 @@ ls_status ls_growth_settle(ls_ctx *ctx, const char *folder, const char *config, 
     if (!ls_path_exists(path)) return ls_file_write(ctx, path, config, strlen(config));
     ls_status status = ls_file_read(ctx, path, CONFIG_MAX, &stored);
     if (status == LS_OK) status = compare(ctx, folder, &stored, config, steps, grows);
+    if (status == LS_OK) status = check_edited(ctx, folder, path);
     ls_text_clear(ctx, &stored);
     return status;
 }

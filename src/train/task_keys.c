@@ -10,16 +10,6 @@ static ls_status put_number(ls_ctx *ctx, ls_settings *settings, const char *key,
     return ls_settings_put(ctx, settings, key, text);
 }
 
-static ls_status settle_length(ls_ctx *ctx, const ls_task *task, ls_settings *settings) {
-    const char *length = ls_settings_get(settings, "train.length");
-    int64_t number;
-    if (length == NULL) length = ls_settings_get(settings, "model.length");
-    if (length == NULL) return put_number(ctx, settings, "model.length", task->type->length);
-    if (ls_parse_int(length, &number)) LS_TRY(ls_task_check(ctx, task, number));
-    if (ls_settings_get(settings, "model.length") != NULL) return LS_OK;
-    return ls_settings_put(ctx, settings, "model.length", length);
-}
-
 /* Head and classes of the model. */
 static ls_status settle_head(ls_ctx *ctx, const ls_task *task, ls_settings *settings) {
     const int64_t classes = task->type->classes;
@@ -47,7 +37,6 @@ ls_status ls_task_settle(ls_ctx *ctx, const ls_task *task, ls_settings *settings
         if (strncmp(settings->items[i].key, "data.", 5) == 0)
             return LS_FAIL(ctx, LS_EUSE, "%s is of no use: task %s makes its own data",
                            settings->items[i].key, task->type->name);
-    LS_TRY(settle_length(ctx, task, settings));
     LS_TRY(settle_head(ctx, task, settings));
     /* once nearly all answers are right, the batches with a wrong one look like spikes, and they
      * are what is left to learn from */

@@ -194,8 +194,8 @@ static ls_status check_rates(const ls_loop *l) {
     for (size_t i = 0; i < store->count; i++)
         if (store->items[i].init.own_rate) return LS_OK;
     return LS_FAIL(l->ctx, LS_EUSE,
-                   "train.state_lr acts on the state spaces of s4, s4d, s5 and h3: the model has "
-                   "none");
+                   "train.state_lr acts on the state spaces of s4, s4d, s5 and h3 and on the "
+                   "network of extend=clex: the model has neither");
 }
 
 /* All that a run takes beside its model and program. */

@@ -27,7 +27,8 @@ typedef struct ls_train_settings {
     double lora_alpha, lora_dropout;
     bool lora_rs, lora_embeddings, lora_norms;
     char lora_targets[LS_OPTION_TEXT_BYTES];
-    int dtype; /* see ls_train_dtype */
+    int dtype;  /* see ls_train_dtype */
+    int matmul; /* ls_train_matmul */
     bool recompute;
     double label_smoothing;
     double lr, state_lr, beta1, beta2, eps, weight_decay, clip;
@@ -42,6 +43,7 @@ typedef struct ls_train_settings {
     int select; /* ls_train_select */
     double max_minutes;
 } ls_train_settings;
+typedef enum { LS_TRAIN_MATMUL_EXACT, LS_TRAIN_MATMUL_TF32 } ls_train_matmul;
 typedef enum { LS_TRAIN_SELECT_BEST, LS_TRAIN_SELECT_LAST } ls_train_select;
 extern const ls_option_table ls_train_options; /* section "train" */
 

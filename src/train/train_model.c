@@ -179,6 +179,8 @@ static ls_status train_recorded(ls_ctx *ctx, ls_model *model, ls_train_job *job,
     ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
            (long long)ls_parameters_elements(model->store),
            1e-6 * (double)ls_program_bytes(job->program), operations);
+    if (settings->matmul == LS_TRAIN_MATMUL_TF32)
+        ls_say(ctx, "matrix products of training are computed in tf32");
     ls_status status = record_validation(ctx, model, job, length, &measured, &validation);
     if (status == LS_OK) status = ls_train_run(ctx, job, result);
     ls_validation_clear(&validation);
@@ -195,6 +197,7 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     ls_program_options options = {.batch = settings->batch / ls_train_parts(settings),
                                   .length = length,
                                   .recompute = settings->recompute,
+                                  .tf32 = settings->matmul == LS_TRAIN_MATMUL_TF32,
                                   .shares = settings->shards,
                                   .streaming = settings->carry > 0,
                                   .capacity = ls_max(settings->carry, length),

@@ -8,7 +8,7 @@ static const ls_option options[] = {
     LS_INT("steps", FIELD(steps), "1000", 0, 1e12, "Updates in all."),
     LS_INT("batch", FIELD(batch), "8", 1, 1e7, "Sequences per update."),
     LS_INT("length", FIELD(length), "256", 1, 1e9,
-           "Tokens per sequence; where only model.length is given, that."),
+           "Tokens per sequence, the trained length; where only model.length is given, that."),
     LS_INT("accumulate", FIELD(accumulate), "1", 1, 1e6,
            "Parts in which the batch is computed, one after another, to save memory."),
     LS_INT(
@@ -56,14 +56,18 @@ static const ls_option options[] = {
             .needs = "from and lora.rank"),
     LS_CHOICE("dtype", FIELD(dtype), "f32", "f32|bf16|f64",
               "Arithmetic: bf16 keeps f32 master weights and sums in f32."),
+    LS_CHOICE("matmul", FIELD(matmul), "exact", "exact|tf32",
+              "Matrix products of f32 on device=cuda: tf32 rounds what is multiplied to 10 bits "
+              "behind the point, for its faster units; sums stay f32.",
+              .needs = "dtype=f32"),
     LS_REAL("label_smoothing", FIELD(label_smoothing), "0", 0, 0.999,
             "Share of every target that is spread evenly over the vocabulary, so that no answer "
             "gains from being ever more certain; the training loss then has a floor above 0."),
     LS_REAL("lr", FIELD(lr), "2e-3", 0, 1e3, "Highest learning rate."),
     LS_REAL("state_lr", FIELD(state_lr), "0", 0, 1e3,
             "Highest learning rate of what a state space has of its own (S4, S4D, S5, H3: the "
-            "spectrum A, P, B of S4, the steps), as their authors train; it rises and falls as lr "
-            "does. 0: lr."),
+            "spectrum A, P, B of S4, the steps), as their authors train, and of CLEX's network, "
+            "which is integrated over all scales; it rises and falls as lr does. 0: lr."),
     LS_REAL("beta1", FIELD(beta1), "0.9", 0, 0.999999, "AdamW: decay of the mean."),
     LS_REAL("beta2", FIELD(beta2), "0.98", 0, 0.999999, "AdamW: decay of the mean square."),
     LS_REAL("eps", FIELD(eps), "1e-6", 0, 1, "AdamW: added to the root of the mean square."),

@@ -32,15 +32,6 @@ static ls_status find_public(const char *path, ls_trained *out) {
     return LS_OK;
 }
 
-static ls_status refuse_edited(const ls_trained *trained) {
-    return LS_FAIL(trained->ctx, LS_EINPUT,
-                   "%s/config.yaml was changed after the training: its checksum is not the one in "
-                   "the checkpoint's manifest. Undo the change; what an evaluation may differ in "
-                   "goes on the command line (data.corpus=, extend=), and other settings take "
-                   "these weights by train.from=%s",
-                   trained->folder, trained->folder);
-}
-
 /* The file in a checkpoint. */
 static ls_status find_weights(const char *folder, ls_trained *out) {
     LS_TRY(join(out->ctx, out->weights, folder, LS_ADAPTER_WEIGHTS));
@@ -270,7 +261,7 @@ static ls_status read_config(ls_trained *trained, const ls_settings *overrides) 
 ls_status ls_trained_describe(ls_ctx *ctx, const char *path, const ls_settings *overrides,
                               ls_trained *out) {
     LS_TRY(ls_trained_find(ctx, path, out));
-    if (out->edited) return refuse_edited(out);
+    if (out->edited) return ls_checkpoint_refuse_edited(ctx, out->folder);
     if (out->family.note[0] != '\0') ls_say(ctx, "%s: %s", path, out->family.note);
     return read_config(out, overrides);
 }

@@ -10,6 +10,7 @@
 #include "tensor/engine/machine.h"
 #include "train/adapter.h"
 #include "train/leaves.h"
+#include "train/lengths.h"
 #include "train/objective.h"
 #include "train/task_keys.h"
 #include "train/trained.h"
@@ -78,7 +79,8 @@ static ls_status take_extensions(ls_training *t, ls_trained *other) {
 }
 
 /* A public checkpoint describes the model; so does a run whose positions are extended or whose
- * weights are adapted. Its tokenizer is used. */
+ * weights are adapted. Its tokenizer is used. Any run says what length its weights were made for,
+ * which a length that is only trained on leaves as it is. */
 static ls_status take_model(ls_training *t, ls_trained *other, const char *from) {
     const ls_settings *theirs = &other->settings;
     const bool public = other->family.type != NULL;
@@ -86,9 +88,14 @@ static ls_status take_model(ls_training *t, ls_trained *other, const char *from)
                            ls_settings_has(theirs, "extend") ||
                            ls_settings_has(t->given, "train.lora.rank");
     if (public) say_beside(t, theirs, from);
-    for (size_t i = 0; described && i < theirs->count; i++)
-        if (!is_extension(theirs->items[i].key) && (public || describes(theirs->items[i].key)))
+    const bool longer =
+        ls_settings_has(t->given, "train.length") && !ls_settings_has(t->given, "model.length");
+    for (size_t i = 0; i < theirs->count; i++) {
+        const char *key = theirs->items[i].key;
+        if ((described && !is_extension(key) && (public || describes(key))) ||
+            (longer && strcmp(key, "model.length") == 0))
             LS_TRY(take_key(t, &theirs->items[i], from));
+    }
     return take_extensions(t, other);
 }
 
@@ -176,6 +183,25 @@ static ls_status check_validation(const ls_training *t) {
     return LS_OK;
 }
 
+/* A state is carried where rows go on in a text, and as far as a second batch. */
+static ls_status check_carry(const ls_training *t) {
+    const ls_train_settings *train = &t->settings.train;
+    if (train->carry == 0) return LS_OK;
+    if (t->settings.task.type != NULL)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "train.carry has no effect: every sample of task %s begins anew",
+                       t->settings.task.type->name);
+    if (t->settings.data.loader != LS_LOADER_STREAM)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "train.carry has no effect here: it needs data.loader=stream");
+    if (train->carry / 2 < train->length)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "train.carry=%" PRId64 " has no effect: state is carried from batch to "
+                       "batch, so it takes two train.length of %" PRId64 " at least",
+                       train->carry, train->length);
+    return LS_OK;
+}
+
 static bool is_first(const ls_training *t) {
     return t->ranks == NULL || t->ranks->rank == 0;
 }
@@ -229,15 +255,18 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     if (!request->resolved) LS_TRY(take_from(out, ctx->rehearsal || request->rough));
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
+    LS_TRY(ls_lengths_settle(ctx, &settings->task, out->given));
     LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));
     LS_TRY(ls_mixture_read(ctx, out->given, settings->data.mix, &settings->mixture));
     LS_TRY(read_model(out));
+    if (!request->resolved) LS_TRY(ls_lengths_check(ctx, out->given, &settings->model));
     if (ls_settings_get(out->given, "train.length") == NULL)
         LS_TRY(put_number(out, "train.length", settings->model.model.length));
     if (ls_settings_get(out->given, "train.seed") == NULL)
         LS_TRY(put_number(out, "train.seed", request->seed));
     LS_TRY(read_section(out, "train", &ls_train_options, &settings->train));
     LS_TRY(check_validation(out));
+    if (!request->resolved) LS_TRY(check_carry(out));
     if (request->folder[0] == '\0')
         name_folder(out);
     else
@@ -429,6 +458,13 @@ static ls_status find_peak(const ls_training *t, double *out) {
     return ls_machine_peak(t->ctx, ls_train_dtype(train), out);
 }
 
+static ls_status check_matmul(const ls_training *t) {
+    if (t->settings.train.matmul != LS_TRAIN_MATMUL_TF32 || t->ctx->device != NULL) return LS_OK;
+    return LS_FAIL(t->ctx, LS_EUSE,
+                   "train.matmul=tf32 is for device=cuda: the processor's products in f32 are "
+                   "exact");
+}
+
 /* What each rank was told to do, before any of them begins. */
 static ls_status compare_recipes(ls_training *t) {
     ls_text text = {0};
@@ -462,6 +498,7 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
                         .progress = hooks->progress,
                         .user = hooks->user};
     *result = (ls_train_result){0};
+    LS_TRY(check_matmul(t));
     LS_TRY(compare_recipes(t));
     LS_TRY(open_data(t, &job));
     if (mixed) LS_TRY(mix(t, &job.source));

@@ -24,7 +24,8 @@ enum positions_taken { POSITIONS_ALL, POSITIONS_TRAINED, POSITIONS_NONE };
 
 #define FIELD(name) attention_options, name
 static const ls_option options[] = {
-    LS_INT("heads", FIELD(heads), "4", 1, 4096, "Query heads."),
+    LS_INT("heads", FIELD(heads), "4", 1, 4096,
+           "Query heads. On a GPU those of at most 128 numbers are fast."),
     LS_INT("kv_heads", FIELD(kv_heads), "0", 0, 4096,
            "Key-value heads, each shared by heads/kv_heads query heads; 0: as many as heads."),
     LS_INT("key_width", FIELD(key_width), "0", 0, 65536,

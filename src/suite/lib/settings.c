@@ -68,11 +68,12 @@ static ls_status choose_form(ls_suite *suite) {
     return LS_OK;
 }
 
-/* A model with learned positions ends where they do. */
+/* A model with learned positions ends where they were learned: at the length it was made for, or
+ * at a longer one that it was trained on at. */
 static int64_t window_of(const ls_model_config *config, int64_t asked) {
     const bool bounded =
         config->position.type != NULL && (config->position.type->traits & LS_POSITION_BOUNDED);
-    const int64_t own = bounded ? config->model.length : 0;
+    const int64_t own = bounded ? ls_max(config->model.length, config->trained_length) : 0;
     if (asked == 0) return own;
     return own == 0 ? asked : ls_min(asked, own);
 }

@@ -12,6 +12,9 @@ typedef struct product_key {
     int64_t m, n, k, a_stride, b_stride, c_stride;
     int32_t a_transposed, b_transposed, type, c_type, add, epilogue;
     int32_t a_alignment, b_alignment, c_alignment, extra_alignment;
+    int32_t tf32;          /* operands in f32 are rounded to it */
+    int32_t inner_aligned; /* of GELU, and: */
+    int64_t inner_stride;
 } product_key;
 
 /* A product that was met. `first` and `second` are cuBLASLt's operands: our B and our A. */
@@ -21,7 +24,7 @@ typedef struct known_product {
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algo;
     bool chosen; /* algo is final */
-    bool apart;  /* of one with sums: better done as a plain product and own sums */
+    bool apart;  /* of one with sums or GELU: better done as a plain product and own kernels */
 } known_product;
 
 typedef struct known_products {
@@ -30,6 +33,7 @@ typedef struct known_products {
     ls_product_memory memory;
     cudaEvent_t begin, end;
     bool tunes;
+    bool joins;      /* GELU stays in the epilogue, slower or not */
     char where[320]; /* device and library, as the keys on disk begin */
 } known_products;
 
@@ -45,6 +49,22 @@ static int32_t alignment_of(const void *address) {
     return (int32_t)(bits & -bits);
 }
 
+static bool is_gelu(int32_t epilogue) {
+    return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+           epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+/* Whether an epilogue can be done by own kernels. */
+static bool can_be_apart(int32_t epilogue) {
+    return epilogue == CUBLASLT_EPILOGUE_BGRADB || is_gelu(epilogue);
+}
+
+/* Whether an epilogue points to `extra`. */
+static bool has_extra(int32_t epilogue) {
+    return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_BGRADB ||
+           epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+
 /* `extra` is the bias, or the place of the sums: what the epilogue points to. */
 static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
                           const void *extra) {
@@ -54,19 +74,33 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
     key.a_stride = g->a.stride, key.b_stride = g->b.stride, key.c_stride = g->c_stride;
     key.a_transposed = g->a.transposed, key.b_transposed = g->b.transposed;
     key.type = g->a.type, key.c_type = g->c_type;
+    key.tf32 = g->tf32 && g->a.type == LS_F32;
     key.add = g->add, key.epilogue = epilogue;
+    const void *c = g->c;
+    if (is_gelu(epilogue)) {
+        c = g->gelu->c, key.c_stride = g->gelu->c_stride;
+        key.inner_stride = g->gelu->inner_stride;
+        key.inner_aligned = alignment_of(g->gelu->inner);
+    }
     key.a_alignment = alignment_of(g->a.data), key.b_alignment = alignment_of(g->b.data);
-    key.c_alignment = alignment_of(g->c), key.extra_alignment = alignment_of(extra);
+    key.c_alignment = alignment_of(c), key.extra_alignment = alignment_of(extra);
     return key;
 }
 
 static void key_text(const known_products *state, const product_key *key, char *out, size_t bytes) {
-    snprintf(out, bytes, "%s/m%lld,n%lld,k%lld/s%lld,%lld,%lld/t%d%d/%s,%s/add%d/e%d/a%d,%d,%d,%d",
-             state->where, (long long)key->m, (long long)key->n, (long long)key->k,
-             (long long)key->a_stride, (long long)key->b_stride, (long long)key->c_stride,
-             key->a_transposed, key->b_transposed, key->type == LS_BF16 ? "bf16" : "f32",
-             key->c_type == LS_BF16 ? "bf16" : "f32", key->add, key->epilogue, key->a_alignment,
-             key->b_alignment, key->c_alignment, key->extra_alignment);
+    int used = snprintf(out, bytes,
+                        "%s/m%lld,n%lld,k%lld/s%lld,%lld,%lld/t%d%d/%s,%s/add%d/e%d/a%d,%d,%d,%d",
+                        state->where, (long long)key->m, (long long)key->n, (long long)key->k,
+                        (long long)key->a_stride, (long long)key->b_stride,
+                        (long long)key->c_stride, key->a_transposed, key->b_transposed,
+                        key->type == LS_BF16 ? "bf16"
+                        : key->tf32          ? "tf32"
+                                             : "f32",
+                        key->c_type == LS_BF16 ? "bf16" : "f32", key->add, key->epilogue,
+                        key->a_alignment, key->b_alignment, key->c_alignment, key->extra_alignment);
+    if (is_gelu(key->epilogue) && used > 0 && (size_t)used < bytes)
+        snprintf(out + used, bytes - (size_t)used, "/i%lld,%d", (long long)key->inner_stride,
+                 key->inner_aligned);
 }
 
 static void forget_product(known_product *known) {
@@ -102,11 +136,14 @@ static known_product *new_product(const product_key *key) {
                 lay_out(&known->second, key->type, key->a_transposed ? key->m : key->k,
                         key->a_transposed ? key->k : key->m, key->a_stride) &&
                 lay_out(&known->result, key->c_type, key->n, key->m, key->c_stride) &&
-                cublasLtMatmulDescCreate(&known->about, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
-                    CUBLAS_STATUS_SUCCESS &&
+                cublasLtMatmulDescCreate(
+                    &known->about, key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                    CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSA, turn_first) &&
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSB, turn_second) &&
-                set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)key->epilogue);
+                set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)key->epilogue) &&
+                (!is_gelu(key->epilogue) ||
+                 set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key->inner_stride));
     if (fine) return known;
     forget_product(known);
     return NULL;
@@ -114,18 +151,28 @@ static known_product *new_product(const product_key *key) {
 
 /* ---- doing one ---- */
 
+/* What an epilogue points to; its alignment counts when an algorithm is looked for. */
+static void point(const known_product *known, const ls_cuda_product *g, void *extra) {
+    if (has_extra(known->key.epilogue)) set(known->about, CUBLASLT_MATMUL_DESC_BIAS_POINTER, extra);
+    if (is_gelu(known->key.epilogue))
+        set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g->gelu->inner);
+}
+
 /* The product with this algorithm, and the sums, where they are asked for: from the epilogue, which
- * wrote them to `extra`, or by own kernels with `extra` as their workspace. */
+ * wrote them to `extra`, or by own kernels with `extra` as their workspace. GELU likewise. */
 static cublasStatus_t multiply(ls_cuda *cuda, const known_product *known,
                                const cublasLtMatmulAlgo_t *algo, const ls_cuda_product *g,
                                void *extra) {
     const float one = 1, keep = g->add ? 1.0f : 0.0f;
-    if (known->key.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-        set(known->about, CUBLASLT_MATMUL_DESC_BIAS_POINTER, extra);
+    const bool joined = is_gelu(known->key.epilogue);
+    void *c = joined ? g->gelu->c : g->c;
+    point(known, g, extra);
     cublasStatus_t status =
         cublasLtMatmul(cuda->products, known->about, &one, g->b.data, known->first, g->a.data,
-                       known->second, &keep, g->c, known->result, g->c, known->result, algo,
+                       known->second, &keep, c, known->result, c, known->result, algo,
                        cuda->product_workspace, LS_CUDA_PRODUCT_WORKSPACE, cuda->stream);
+    if (status == CUBLAS_STATUS_SUCCESS && g->gelu != NULL && !joined)
+        g->gelu->apart(g->gelu->run, g->gelu->node);
     if (status != CUBLAS_STATUS_SUCCESS || g->sums == NULL) return status;
     if (known->key.epilogue == CUBLASLT_EPILOGUE_BGRADB)
         ls_cuda_add_vectors(cuda, (const float *)extra, 1, g->m, g->sums);
@@ -228,7 +275,7 @@ static const char *const word_apart = "apart";
 static bool recall(ls_cuda *cuda, known_product *known, const char *value) {
     cublasLtMatmulAlgo_t algo;
     cublasLtMatmulHeuristicResult_t result;
-    if (known->key.epilogue == CUBLASLT_EPILOGUE_BGRADB && strcmp(value, word_apart) == 0)
+    if (can_be_apart(known->key.epilogue) && strcmp(value, word_apart) == 0)
         return known->apart = known->chosen = true;
     if (!algo_from_text(value, &algo) ||
         cublasLtMatmulAlgoCheck(cuda->products, known->about, known->first, known->second,
@@ -244,16 +291,31 @@ static bool recall(ls_cuda *cuda, known_product *known, const char *value) {
 static known_product *prepared(ls_cuda *cuda, const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
                                void *extra);
 
+/* The product that is followed by own kernels. */
+static known_product *prepared_apart(ls_cuda *cuda, const ls_cuda_product *g, void *extra) {
+    const bool bias = g->bias != NULL;
+    ls_cuda_product plain = *g;
+    plain.sums = NULL;
+    plain.gelu = NULL;
+    return prepared(cuda, &plain, bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT,
+                    bias ? extra : NULL);
+}
+
+/* Whether GELU is to stay in the epilogue, slower or not. */
+static bool is_joined(const ls_cuda *cuda, const known_product *known) {
+    const known_products *state = (const known_products *)cuda->known_products;
+    return is_gelu(known->key.epilogue) && state->joins;
+}
+
 /* Times the proposals; a product with sums is also timed against a plain one and own sums. False
  * where nothing could be timed: the choice stands as it was. */
 static bool measure(ls_cuda *cuda, known_product *known, const ls_cuda_product *g, void *extra,
                     const cublasLtMatmulAlgo_t *algos, int count) {
-    ls_cuda_product trial, plain = *g;
+    ls_cuda_product trial;
     void *taken = NULL;
     float best = INFINITY;
-    plain.sums = NULL;
-    const known_product *other = known->key.epilogue == CUBLASLT_EPILOGUE_BGRADB
-                                     ? prepared(cuda, &plain, CUBLASLT_EPILOGUE_DEFAULT, NULL)
+    const known_product *other = can_be_apart(known->key.epilogue) && !is_joined(cuda, known)
+                                     ? prepared_apart(cuda, g, extra)
                                      : NULL;
     if (!make_trial(cuda, g, &trial, &taken)) return false;
     for (int i = 0; i < count; i++) {
@@ -277,26 +339,26 @@ static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g
     cublasLtMatmulAlgo_t algos[CANDIDATES];
     char text[640], value[LS_PRODUCT_VALUE_BYTES], useless[LS_PRODUCT_VALUE_BYTES];
     bool large = (double)g->m * (double)g->n * (double)g->k > worth_timing;
-    bool sums = known->key.epilogue == CUBLASLT_EPILOGUE_BGRADB, stale = false;
-    if (known->key.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-        set(known->about, CUBLASLT_MATMUL_DESC_BIAS_POINTER, extra); /* its alignment counts */
+    const bool optional = can_be_apart(known->key.epilogue), joined = is_joined(cuda, known);
+    bool stale = false;
+    point(known, g, extra);
     key_text(state, &known->key, text, sizeof text);
-    if (large && state->tunes &&
+    if (large && state->tunes && !joined &&
         (stale = ls_product_memory_find(&state->memory, text, useless, sizeof useless)) &&
         recall(cuda, known, useless))
         return;
     int count = propose(cuda, known, algos);
-    if (count == 0 && !sums) {
+    if (count == 0 && !optional) {
         ls_cuda_note_text(cuda, text, "cuBLASLt knows no way to compute this product");
         return;
     }
-    known->apart = sums; /* unless it is measured to be slower */
+    known->apart = optional && !(joined && count > 0); /* unless it is measured to be slower */
     if (count > 0) known->algo = algos[0];
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     ls_cuda_note(cuda, cudaStreamIsCapturing(cuda->stream, &capturing), "looking at the stream");
     known->chosen = !large || !state->tunes || capturing == cudaStreamCaptureStatusNone;
     if (!large || !state->tunes || capturing != cudaStreamCaptureStatusNone) return;
-    if (!measure(cuda, known, g, extra, algos, count)) return;
+    if (!measure(cuda, known, g, extra, algos, count) || joined) return;
     algo_to_text(&known->algo, value);
     ls_product_memory_keep(&state->memory, text, known->apart ? word_apart : value,
                            stale ? useless : NULL);
@@ -314,6 +376,8 @@ static known_products *new_state(void) {
     if (state == NULL) return NULL;
     const char *tune = getenv("LONGSHOT_CUDA_TUNE");
     state->tunes = tune == NULL || strcmp(tune, "0") != 0;
+    const char *join = getenv("LONGSHOT_CUDA_JOIN");
+    state->joins = join != NULL && strcmp(join, "1") == 0;
     if (cudaEventCreate(&state->begin) != cudaSuccess ||
         cudaEventCreate(&state->end) != cudaSuccess ||
         cudaDriverGetVersion(&driver) != cudaSuccess ||
@@ -396,12 +460,19 @@ static const void *epilogue_bias(ls_cuda *cuda, const ls_cuda_product *g, void *
     return workspace;
 }
 
-void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *g, void *workspace) {
+void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *given, void *workspace) {
     ls_cuda *cuda = ls_cuda_of(run);
+    ls_cuda_product wanted = *given;
+    const ls_cuda_product *g = &wanted;
+    wanted.tf32 = run->tf32;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     void *extra = NULL;
     if (cuda->wrong != cudaSuccess) return;
-    if (ls_cuda_few_rows_fit(g)) return ls_cuda_few_rows(run, g);
+    if (ls_cuda_few_rows_fit(g)) {
+        ls_cuda_few_rows(run, g);
+        if (g->gelu != NULL) g->gelu->apart(run, g->gelu->node);
+        return;
+    }
     if (g->a.type != g->b.type || (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
         ls_cuda_note_text(cuda, "a product", "such operands are not provided for");
         return;
@@ -413,12 +484,12 @@ void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *g, void *work
         epilogue = CUBLASLT_EPILOGUE_BIAS;
         extra = (void *)epilogue_bias(cuda, g, workspace);
     }
+    if (g->gelu != NULL)
+        epilogue = g->gelu->slopes   ? CUBLASLT_EPILOGUE_DGELU
+                   : g->bias != NULL ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                                     : CUBLASLT_EPILOGUE_GELU_AUX;
     const known_product *known = prepared(cuda, g, epilogue, extra);
-    if (known != NULL && known->apart) {
-        ls_cuda_product plain = *g;
-        plain.sums = NULL;
-        known = prepared(cuda, &plain, CUBLASLT_EPILOGUE_DEFAULT, NULL);
-    }
+    if (known != NULL && known->apart) known = prepared_apart(cuda, g, extra);
     if (known == NULL) return;
     cublasStatus_t status = multiply(cuda, known, &known->algo, g, extra);
     if (status != CUBLAS_STATUS_SUCCESS)

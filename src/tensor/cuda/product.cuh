@@ -1,5 +1,6 @@
-/* Matrix products: C = A B, or C += A B, row-major, summed in f32 (never tf32). A few rows times a
- * weight have a kernel of their own (few_rows.cu); all else is cuBLASLt's.
+/* Matrix products: C = A B, or C += A B, row-major, summed in f32; operands in f32 are rounded to
+ * tf32 only where the run says so. A few rows times a weight have a kernel of their own
+ * (few_rows.cu); all else is cuBLASLt's.
  *
  * cuBLASLt counts by columns. A row-major matrix read by columns is its transpose, so what it is
  * asked for is C^T = B^T A^T: our B is its first operand, our A its second, our n its m. A weight
@@ -10,7 +11,8 @@
  *
  * The fastest way of each shape is measured in the first call that is not captured, kept, and kept
  * on disk (product_memory.h), so that a program gives the same bits each time it is started.
- * LONGSHOT_CUDA_TUNE=0 takes cuBLASLt's own first proposal instead. */
+ * LONGSHOT_CUDA_TUNE=0 takes cuBLASLt's own first proposal instead. LONGSHOT_CUDA_JOIN=1 leaves GELU
+ * in the epilogue even where it is slower, and 0 computes all nodes by themselves (engine/join.c). */
 #ifndef LS_TENSOR_CUDA_PRODUCT_H
 #define LS_TENSOR_CUDA_PRODUCT_H
 
@@ -23,6 +25,19 @@ typedef struct ls_cuda_matrix {
     bool transposed; /* stored transposed */
 } ls_cuda_matrix;
 
+/* GELU (by tanh) of a bf16 product, or with `slopes` the product times the slope of GELU at `inner`:
+ * in the epilogue, or where that takes longer by `apart`, which makes the same of the product's C.
+ */
+typedef struct ls_cuda_gelu {
+    bool slopes;
+    void *c;     /* [m, n]: the result, in place of the product's */
+    void *inner; /* [m, n]: the product itself, written; with slopes what is read */
+    int64_t c_stride, inner_stride;
+    void (*apart)(const ls_run *run, const ls_node *node);
+    const ls_run *run;
+    const ls_node *node;
+} ls_cuda_gelu;
+
 typedef struct ls_cuda_product {
     int64_t m, n, k;
     ls_cuda_matrix a; /* [m, k] */
@@ -30,13 +45,15 @@ typedef struct ls_cuda_product {
     void *c;          /* [m, n] */
     ls_dtype c_type;
     int64_t c_stride;
-    bool add; /* C += instead of C = */
+    bool add;  /* C += instead of C = */
+    bool tf32; /* of the run, which ls_cuda_product_run asks */
     /* [n] added to each row, or NULL. Where C is bf16 it is rounded to bf16 first: cuBLASLt takes a
      * bias in the type of C alone. */
     const float *bias;
     /* [m]: the sum of each row of A is added to it (the gradient of a bias, where A is a transposed
      * gradient); A must be transposed. Or NULL. */
     float *sums;
+    const ls_cuda_gelu *gelu; /* or NULL; not with sums, nor with add */
 } ls_cuda_product;
 
 /* `workspace` is on the device, aligned to 16 bytes: the bytes below for a bias or for sums (no

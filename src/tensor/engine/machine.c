@@ -117,6 +117,7 @@ ls_status ls_machine_random(const ls_program *program, const ls_tensor *tensor, 
     int64_t count = ls_count(tensor);
     void *values = ls_new(ctx, (size_t)count, ls_dtype_size(tensor->type));
     if (values == NULL) return LS_ENOMEM;
+#pragma omp parallel for num_threads(ctx->threads)
     for (int64_t i = 0; i < count; i++) {
         double value = ls_random_unit(key, (uint64_t)i) - 0.5;
         if (tensor->type == LS_F64)

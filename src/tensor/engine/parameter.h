@@ -23,7 +23,7 @@ typedef struct ls_init {
     double a, b, c; /* b, c: CUSTOM alone */
     void (*fill)(const struct ls_init *init, double *values, int64_t count); /* CUSTOM */
     bool no_decay; /* weight decay leaves it alone (norms, biases, position tables) */
-    bool own_rate; /* of a state space (its A, P, steps): train.state_lr acts on it */
+    bool own_rate; /* of a state space (its A, P, steps) or CLEX: train.state_lr acts on it */
     bool full;     /* kept in the master's type also where products run in bf16 */
     bool fixed;    /* never trained: no gradient; kept and stored like any other */
 } ls_init;

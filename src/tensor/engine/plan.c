@@ -270,6 +270,7 @@ ls_status ls_program_finish(ls_program *program) {
     for (size_t i = 0; i < program->writes.count; i++)
         ls__list_add(program, &program->nodes, program->writes.at[i]);
     ls__place_over_inputs(program);
+    ls__join_nodes(program);
     program->seconds = ls__pool(program, program->nodes.count + 1, sizeof *program->seconds);
     program->place = ls__pool(program, program->ports.count + 1, sizeof *program->place);
     LS_TRY(program->status);

@@ -586,6 +586,7 @@ ls_status ls_program_run_through(ls_program *program, ls_state *state, ls_state 
                   .start = state == NULL ? 0 : state->position,
                   .seed = seed,
                   .step = step,
+                  .tf32 = program->options.tf32,
                   .parameters = program->store};
     if (device != NULL) device->begin(device, &run);
     LS_TRY(state == NULL ? run_whole(program, &run) : run_stream(program, &run));

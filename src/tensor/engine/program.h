@@ -97,6 +97,7 @@ struct ls_run {
     uint64_t seed;   /* of dropout */
     uint32_t step;
     bool rows_alone; /* products give every row the bits that it has alone: see ls_together */
+    bool tf32;       /* of the options */
     const ls_parameters *parameters;
     /* or NULL: a node of a stream sets it where it asks the device for the same work at every
      * position, as long as caches only grow; what differs is read there */
@@ -122,6 +123,9 @@ typedef struct ls_program_options {
     int64_t shares; /* grad: so many programs share a batch: auxiliary losses count for as much
                               less in each. 0: 1 */
     bool recompute; /* grad: cheap results are computed twice, not kept */
+    /* matrix products in f32 may round their operands to tf32 (10 bits behind the point), where a
+     * device has units for that */
+    bool tf32;
     /* grad, streaming: gradients pass through the state, from what follows the chunk to what was
      * before it: see ls_program_run_through */
     bool through;

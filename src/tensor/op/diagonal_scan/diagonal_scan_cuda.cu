@@ -11,7 +11,7 @@ extern "C" {
 #include "tensor/op/diagonal_scan/diagonal_scan.h"
 }
 
-enum { CHUNK = 32, MODES = 64, AHEAD = 8 };
+enum { CHUNK = 32, MODES = 64, AHEAD = 8, CARRIED = 32 }; /* read ahead: steps, chunks */
 
 /* [batch,T,2P] rows at one stride. */
 template <typename T> struct pairs {
@@ -179,13 +179,13 @@ static __global__ void __launch_bounds__(MODES) carry_kernel(const scan<T> s) {
     const ls_cuda_complex leap = s.of.leap[p], zero = make_double2(0, 0);
     ls_cuda_complex x = zero, *at = s.enters + b * s.chunks * P + p;
     if (s.before != NULL) x = make_double2(s.before[state], s.before[state + 1]);
-    for (int64_t first = 0; first < s.chunks; first += AHEAD) {
-        ls_cuda_complex end[AHEAD];
+    for (int64_t first = 0; first < s.chunks; first += CARRIED) {
+        ls_cuda_complex end[CARRIED];
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++)
+        for (int i = 0; i < CARRIED; i++)
             end[i] = first + i + 1 < s.chunks ? at[(first + i) * P] : zero;
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
+        for (int i = 0; i < CARRIED; i++) {
             if (first + i >= s.chunks) continue;
             at[(first + i) * P] = x;
             x = end[i] + leap * x;
@@ -205,12 +205,12 @@ static __global__ void __launch_bounds__(MODES) carry_back_kernel(const scan<T> 
     const ls_cuda_complex left = at[last * P];
     at[last * P] = g;
     g = left + ls_cuda_conj(ls_cuda_power(s.of.a[p], s.length - last * CHUNK)) * g;
-    for (int64_t first = last - 1; first >= 0; first -= AHEAD) {
-        ls_cuda_complex end[AHEAD];
+    for (int64_t first = last - 1; first >= 0; first -= CARRIED) {
+        ls_cuda_complex end[CARRIED];
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) end[i] = first - i >= 0 ? at[(first - i) * P] : zero;
+        for (int i = 0; i < CARRIED; i++) end[i] = first - i >= 0 ? at[(first - i) * P] : zero;
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
+        for (int i = 0; i < CARRIED; i++) {
             if (first - i < 0) continue;
             at[(first - i) * P] = g;
             g = end[i] + leap * g;

@@ -1,5 +1,9 @@
 #include "tensor/cuda/product.cuh"
 
+extern "C" {
+#include "tensor/op/activate/activate.h"
+}
+
 static ls_cuda_matrix matrix(const ls_tensor *tensor, bool transposed, int64_t *rows,
                              int64_t *width) {
     ls_cuda_matrix m = {ls_data(tensor), tensor->type, 0, transposed};
@@ -15,13 +19,17 @@ static void into(ls_cuda_product *g, const ls_tensor *out) {
     ls_rows(out, &rows, &width, &g->c_stride);
 }
 
-static void forward(const ls_run *run, const ls_node *node) {
+static ls_cuda_product forward_product(const ls_node *node) {
     ls_cuda_product g = {0};
     int64_t width;
     g.a = matrix(node->in[0], false, &g.m, &g.k);
     g.b = matrix(node->in[1], true, &g.n, &width);
     into(&g, node->out[0]);
     if (node->in[2] != NULL) g.bias = (const float *)ls_data(node->in[2]);
+    return g;
+}
+static void forward(const ls_run *run, const ls_node *node) {
+    const ls_cuda_product g = forward_product(node);
     ls_cuda_product_run(run, &g, run->workspace);
 }
 
@@ -29,12 +37,16 @@ static size_t forward_workspace(const ls_node *node, int threads) {
     return node->in[2] == NULL ? 0 : ls_cuda_product_bias_bytes(node->in[1]->dim[0]);
 }
 
-static void input_grad(const ls_run *run, const ls_node *node) {
+static ls_cuda_product input_grad_product(const ls_node *node) {
     ls_cuda_product g = {0};
     int64_t rows;
     g.a = matrix(node->in[0], false, &g.m, &g.k);
     g.b = matrix(node->in[1], false, &rows, &g.n);
     into(&g, node->out[0]);
+    return g;
+}
+static void input_grad(const ls_run *run, const ls_node *node) {
+    const ls_cuda_product g = input_grad_product(node);
     ls_cuda_product_run(run, &g, NULL);
 }
 
@@ -57,10 +69,53 @@ static size_t weight_grad_workspace(const ls_node *node, int threads) {
     return node->in[3] == NULL ? 0 : ls_cuda_product_sums_bytes(width, rows);
 }
 
+/* ---- with the activation that follows: see engine/join.c ---- */
+
+static bool row_fits(const ls_tensor *tensor, int64_t *stride) {
+    int64_t rows, width;
+    return ls_rows(tensor, &rows, &width, stride) && *stride % 8 == 0 && width % 8 == 0 &&
+           (uintptr_t)ls_data(tensor) % 16 == 0;
+}
+
+/* A product and the activation, or its gradient, that takes it: in one step, where cuBLASLt has that
+ * and it is faster. */
+static void with_activation(const ls_run *run, const ls_node *second, const char *name,
+                            ls_cuda_product *g, void *workspace) {
+    const ls_activate_attributes *about = (const ls_activate_attributes *)second->attributes;
+    const ls_kernel *kernel = ls_cuda_of(run)->device.kernel(&ls_cuda_of(run)->device, name);
+    ls_cuda_gelu gelu = {};
+    gelu.slopes = second->in_count == 2;
+    gelu.c = ls_data(second->out[0]);
+    gelu.inner = ls_data(second->in[0]);
+    gelu.apart = kernel->by_type[LS_BF16];
+    gelu.run = run;
+    gelu.node = second;
+    const bool joined = about->kind == LS_ACT_GELU_TANH && !about->gated && g->m > 1 &&
+                        g->c_stride % 8 == 0 && row_fits(second->out[0], &gelu.c_stride) &&
+                        row_fits(second->in[0], &gelu.inner_stride);
+    if (joined) g->gelu = &gelu;
+    ls_cuda_product_run(run, g, workspace);
+    if (!joined) kernel->by_type[LS_BF16](run, second);
+}
+
+static void forward_activate(const ls_run *run, const ls_node *node) {
+    const ls_node second = ls_cuda_joined(node, 1, 3, 1, 1, 1);
+    ls_cuda_product g = forward_product(node);
+    with_activation(run, &second, "activate", &g, run->workspace);
+}
+
+static void input_grad_activate(const ls_run *run, const ls_node *node) {
+    const ls_node second = ls_cuda_joined(node, 1, 2, 2, 1, 1);
+    ls_cuda_product g = input_grad_product(node);
+    with_activation(run, &second, "activate_grad", &g, NULL);
+}
+
 LS_CUDA_DECLARE_TABLE(linear);
 const ls_kernel LS_CUDA_TABLE(linear)[] = {
     {"linear", {NULL, forward, forward}, forward_workspace},
     {"linear_input_grad", {NULL, input_grad, input_grad}, NULL},
     {"linear_weight_grad", {NULL, weight_grad, weight_grad}, weight_grad_workspace},
+    {"linear+activate", {NULL, NULL, forward_activate}, forward_workspace},
+    {"linear_input_grad+activate_grad", {NULL, NULL, input_grad_activate}, NULL},
     {0},
 };

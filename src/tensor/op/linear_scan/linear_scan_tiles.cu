@@ -392,8 +392,9 @@ static void launch(const ls_run *run, const ls_linear_walk *walk, const char *wh
     const ls_cuda *cuda = ls_cuda_of(run);
     const int64_t heads = (int64_t)walk->B * walk->H;
     int64_t slices = ls_ceil_div(walk->width, COLUMNS);
-    /* narrower slices repeat the weights, but processors without work gain nothing */
-    if (heads * slices * walk->strips < cuda->processors)
+    /* narrower slices repeat the weights, but processors without work gain nothing; where there are
+     * not two for each block, they would wait for one another instead */
+    if (2 * heads * slices * walk->strips <= cuda->processors)
         slices = ls_ceil_div(walk->width, COLUMNS / 2);
     const int64_t warps = ls_ceil_div(ls_ceil_div(walk->width, slices), 16);
     const dim3 blocks((unsigned)(heads * slices), (unsigned)walk->strips);
