@@ -74,7 +74,7 @@ tiny = ["model.layers=1", "model.width=32", "train.length=16", "train.dtype=bf16
 own = used(tiny, "tiny") - said(tiny)
 wrong = 0
 for dtype in ("f32", "bf16"):
-    words = ["model.layers=4", "model.width=512", "train.length=64", "train.dtype=" + dtype]
+    words = ["model.layers=8", "model.width=384", "train.length=64", "train.dtype=" + dtype]
     forecast, taken = said(words), used(words, dtype) - own
     bad = abs(forecast / taken - 1) > 0.03
     wrong += bad
