@@ -401,6 +401,35 @@ fail:
     return status;
 }
 
+/* User-defined pieces of spaces, which GGUF writes as they are: the longest first, before any merge. */
+static void test_gguf_spaces(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    small_vocabulary s;
+    ls_tokenizer *tokenizer = NULL;
+    ls_ids ids = {0};
+    ls_text text = {0};
+    small_open(&s, "llama");
+    s.v.add_space_prefix = 0;
+    const int32_t a = 259, word = 264, two = 265, three = 266, one = 262, b = 260;
+    small_token(&s, LS_METASPACE "a", 1, -0.5F);
+    small_token(&s, "  ", 4, -1000);
+    small_token(&s, "   ", 4, -1000);
+    const int32_t expected[] = {a, two, a, word, one, b, three, b, three, two, a};
+    const char *written = "a  a a b   b     a";
+    assert_int_equal(ls_tokenizer_new_gguf(&ctx, &s.v, "g", &tokenizer), LS_OK);
+    assert_int_equal(ls_tokenizer_encode(&ctx, tokenizer, written, strlen(written), 0, &ids),
+                     LS_OK);
+    assert_int_equal(ids.count, sizeof expected / sizeof expected[0]);
+    assert_memory_equal(ids.at, expected, sizeof expected);
+    assert_int_equal(ls_tokenizer_decode(&ctx, tokenizer, ids.at, ids.count, &text), LS_OK);
+    assert_int_equal(text.length, strlen(written));
+    assert_memory_equal(text.bytes, written, text.length);
+    ls_ids_clear(&ctx, &ids);
+    ls_text_clear(&ctx, &text);
+    ls_tokenizer_free(&ctx, tokenizer);
+}
+
 static void small_refused(small_vocabulary *s, const char *word) {
     ls_ctx ctx = ls_ctx_default();
     ls_status status = small_use(&ctx, s);
@@ -674,17 +703,12 @@ static void test_allocation_failures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_splits),
-        cmocka_unit_test(test_normalizers),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_any_bytes),
-        cmocka_unit_test(test_saving),
-        cmocka_unit_test(test_gguf),
-        cmocka_unit_test(test_gguf_bert),
-        cmocka_unit_test(test_gguf_refusals),
-        cmocka_unit_test(test_gguf_sentencepiece),
-        cmocka_unit_test(test_corpus),
-        cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_splits),        cmocka_unit_test(test_normalizers),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_saving),        cmocka_unit_test(test_gguf),
+        cmocka_unit_test(test_gguf_bert),     cmocka_unit_test(test_gguf_spaces),
+        cmocka_unit_test(test_gguf_refusals), cmocka_unit_test(test_gguf_sentencepiece),
+        cmocka_unit_test(test_corpus),        cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

@@ -109,6 +109,24 @@ static void put_bytes(ls_ctx *ctx, unsigned field, const void *bytes, size_t len
     ls_text_append(ctx, out, bytes, length);
 }
 
+/* A piece's text. GGUF has user-defined ones with plain spaces (Gemma's runs of spaces), a model with
+ * the mark that a text's spaces become before pieces are looked for. */
+static void put_piece(ls_ctx *ctx, const ls_gguf_text *token, int32_t type, ls_text *out) {
+    size_t spaces = 0;
+    for (size_t i = 0; type == USER && i < token->length; i++) spaces += token->at[i] == ' ';
+    put_varint(ctx, 1 << 3 | 2, out);
+    put_varint(ctx, token->length + spaces * (strlen(LS_METASPACE) - 1), out);
+    if (spaces == 0) {
+        ls_text_append(ctx, out, token->at, token->length);
+        return;
+    }
+    for (size_t i = 0; i < token->length; i++)
+        if (token->at[i] == ' ')
+            ls_text_append(ctx, out, LS_METASPACE, strlen(LS_METASPACE));
+        else
+            ls_text_append(ctx, out, token->at + i, 1);
+}
+
 /* A SentencePiece model; the numbers are those of its ModelProto. */
 static ls_status write_sentencepiece(ls_ctx *ctx, const ls_gguf_vocabulary *v, bool bpe,
                                      ls_text *out) {
@@ -125,7 +143,7 @@ static ls_status write_sentencepiece(ls_ctx *ctx, const ls_gguf_vocabulary *v, b
                              (uint8_t)(bits >> 24)};
         bytes |= type == BYTE;
         part.length = 0;
-        put_bytes(ctx, 1, v->tokens[i].at, v->tokens[i].length, &part);
+        put_piece(ctx, &v->tokens[i], type, &part);
         put_varint(ctx, 2 << 3 | 5, &part);
         ls_text_append(ctx, &part, little, 4);
         put_number(ctx, 3, (uint64_t)type, &part);

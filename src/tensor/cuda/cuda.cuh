@@ -83,17 +83,6 @@ static inline void ls_cuda_launched(const ls_run *run, const char *what) {
     ls_cuda_note(ls_cuda_of(run), cudaGetLastError(), what);
 }
 
-/* One of the nodes that were joined (engine/join.c): the index-th, whose operands and results begin
- * at `in` and `out` of the whole. */
-static inline ls_node ls_cuda_joined(const ls_node *node, int index, int in, int in_count, int out,
-                                     int out_count) {
-    ls_node one = *node;
-    one.attributes = ((const void *const *)node->attributes)[index];
-    one.in += in, one.in_count = in_count;
-    one.out += out, one.out_count = out_count;
-    return one;
-}
-
 /* Memory of the host that the device reaches too, for a node that the host has a part in; the same
  * each time, so that a graph can keep it. Cleared when it is new, held until the device is closed;
  * the first run, which is not captured, asks for it. NULL after an error was noted. */
