@@ -37,7 +37,7 @@ while [ $done_kills -lt "$kills" ]; do
     done_kills=$((done_kills + 1))
     speakers=$(grep -l "^longshot:" rank.*.err | wc -l)
     [ "$speakers" -le 1 ] || { cat rank.*.err; fail "$speakers ranks speak after kill $done_kills"; }
-    grep -qh "rank $victim of $size\|rank $victim is\|rank 0 of $size\|step.*left" rank.*.err ||
+    grep -qh "rank $victim of $size\|rank $victim is\|rank $victim does not listen\|rank 0 of $size\|step.*left" rank.*.err ||
         { cat rank.*.err; fail "nobody names rank $victim"; }
     rm -f rank.*.err rank.*.out
 done

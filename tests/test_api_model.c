@@ -1,5 +1,6 @@
 /* The installed interface on a model: opening, logits and losses, streams, generation, failing
- * memory, two threads. The model is trained through the interface. */
+ * memory, two threads. The model is trained through the interface.
+ * Tier: threads. */
 #include "api_fixture.h"
 
 enum { COUNT = 40, BATCH = 2, VOCABULARY = 256 };

@@ -1,3 +1,4 @@
+/* Tier: threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

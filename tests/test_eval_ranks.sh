@@ -6,6 +6,7 @@ program=$1
 . "$2/tests/scratch.sh"
 . "$2/tests/ranks.sh"
 write_text 600
+awk 'BEGIN { for (i = 0; i < 9; i++) printf "{\"text\": \"a line of some words that is line %d\"}\n", i }' >lines.jsonl
 plain() { sed 's/"\(seconds\|tokens_per_second\)": *[0-9.e+-]*//' "$1"; } # what is the same each time
 try() { # run, ranks, keys: the JSON, and what was written, beside one process's
     run=$1 count=$2
@@ -51,11 +52,38 @@ try task 3 eval.lengths=24,48 eval.samples=10 eval.batch=2
     out=class --quiet >/dev/null
 try class 2 eval.samples=9 eval.batch=2
 
-# refusals and failures: one sentence
-start_ranks 2 "$program" eval lm suite=passkey
+# suites: groups, batches and what looks at the model itself; the same samples in the same order, also where some are there
+suite() { # name, ranks, keys
+    name=$1 count=$2
+    shift 2
+    "$program" eval lm suite=$name "$@" suite.out=$name.1 --json >one.json
+    with_ranks "$count" "$program" eval lm suite=$name "$@" suite.out=$name.n --json
+    for file in samples.jsonl results.json; do
+        cmp -s $name.1/$file $name.n/$file || fail "$file of $name on $count ranks"
+    done
+    cmp -s one.json rank.0.out || fail "results of $name on $count ranks"
+    [ ! -s rank.1.out ] && [ ! -s rank.1.err ] || fail "rank 1 speaks"
+    head -n 4 $name.1/samples.jsonl >$name.n/samples.jsonl
+    rm $name.n/results.json
+    with_ranks 2 "$program" eval lm suite=$name "$@" suite.out=$name.n --json
+    cmp -s one.json rank.0.out || fail "results of $name that went on"
+    sort $name.1/samples.jsonl >one
+    sort $name.n/samples.jsonl >several
+    cmp -s one several || fail "samples of $name that went on"
+}
+suite passkey 3 suite.lengths=300,400 suite.samples=4
+suite lambada 2 suite.path=lines.jsonl suite.batch=2
+suite heads 2 suite.lengths=32,48 suite.samples=3
+ranks_port=$((ranks_port + 1))
+start_rank 0 2 "$program" eval lm suite=heads suite.lengths=32 suite.out=other
+rank_processes=$!
+start_rank 1 2 "$program" eval lm suite=heads suite.lengths=48 suite.out=other
+rank_processes="$rank_processes $!"
 wait_ranks
-[ "$codes" = "2 2" ] || fail "a suite gave $codes"
-said "suite=passkey is for one process"
+[ "$codes" = "2 2" ] || fail "other lengths gave $codes"
+said "rank 1 has another model, other data or other settings than rank 0"
+
+# refusals and failures: one sentence
 ranks_port=$((ranks_port + 1))
 start_rank 0 2 "$program" eval lm eval.tokens=500
 rank_processes=$!

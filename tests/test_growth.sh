@@ -43,6 +43,17 @@ refused 2 "other settings" train constant train.steps=30
 refused 2 "other settings" train constant train.steps=50 train.lr=2e-2
 grep -q "steps: 40" constant/config.yaml || fail "a refusal changed the settings"
 
+# a run that an older version began, which does not name what came later
+mkdir older
+sed '/label_smoothing/d; s/steps: 40/steps: 12/' constant/config.yaml >older/config.yaml
+train older --quiet || fail "an older run: $(cat err.txt)"
+grep -v label_smoothing constant/config.yaml >older.yaml
+train older train.steps=40 --quiet || fail "an older run does not grow: $(cat err.txt)"
+cmp -s older.yaml older/config.yaml || fail "the settings of an older run that grew are others"
+weights older >a
+weights constant-long >b
+cmp -s a b || fail "an older run that grew: the weights are not those of the longer run"
+
 # a rate that has begun to fall: the longer run would have been another
 for schedule in polynomial cosine wsd; do
     train $small train.schedule=$schedule train.steps=20 out=done-$schedule || fail "$schedule: $(cat err.txt)"

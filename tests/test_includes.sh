@@ -26,7 +26,7 @@ allow train base ranks tensor position mixer model data task
 allow eval base ranks tensor position mixer model data task train
 allow bench base ranks tensor mixer model train
 allow study base ranks tensor position mixer model data task train eval suite report
-allow suite base tensor position mixer model data task train
+allow suite base ranks tensor position mixer model data task train
 allow reach base tensor position mixer model data task train eval suite report
 allow compare base tensor position mixer model data task suite
 allow api base tensor position mixer model data task train eval study suite compare longshot

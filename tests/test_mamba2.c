@@ -29,6 +29,9 @@ static const variant variants[] = {
      18, 16, 4, 1, 7, 4, 0, false, false, false, 0.5, 1},
     {"headdim=4 d_state=3 d_ssm=16 d_conv=1 init_states=true dt_limit=0.6,inf", 24, 16, 4, 1, 3, 1,
      1, false, false, true, 0.6, INFINITY},
+    {"headdim=1 d_state=1 d_ssm=1 norm=none", 24, 1, 1, 1, 1, 4, 0, false, false, false, 0,
+     INFINITY},
+    {"headdim=4 d_state=1", 24, 24, 4, 1, 1, 4, 1, false, false, false, 0, INFINITY},
 };
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 

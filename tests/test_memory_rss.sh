@@ -1,6 +1,7 @@
 #!/bin/sh
 # What check=true says of memory, against the most that the system counted for each job (its resident set), beside the
-# program itself, which a tiny arm tells: within 3%, with carried state, recomputation, parts of batches and bf16.
+# program itself, which a tiny arm tells: within 3%, with carried state, recomputation, parts of batches and bf16; and of
+# one of four ranks, whose moments and master weights are cut.
 # Tier: slow.
 set -u
 program=$(realpath "$1")
@@ -46,3 +47,40 @@ for kind in (0, 1):
             "  WRONG" if bad else ""))
 sys.exit(wrong > 0)
 P
+[ $? -eq 0 ] || failures=1
+cat >ranks.py <<'P'
+import json, os, subprocess, sys
+program, port = sys.argv[1], 20000 + os.getpid() % 12000
+recipe = ["data.corpus=text.txt", "data.tokenizer=byte", "model.position=none", "train.steps=2", "train.shards=4",
+          "train.batch=4", "train.checkpoint_every=1", "threads=1"]
+def said(words):
+    done = subprocess.run([program, "train"] + recipe + words + ["check=true", "--json"], capture_output=True, text=True)
+    return next(one["bytes"] for one in json.loads(done.stdout)["ranks"] if one["ranks"] == 4)
+def used(words, out):
+    global port
+    port += 1
+    ranks = []
+    for rank in range(4):
+        launch = dict(os.environ, RANK=str(rank), WORLD_SIZE="4", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        ranks.append(subprocess.Popen([program, "train"] + recipe + words + ["out=" + out, "--quiet"], env=launch,
+                                      stdout=subprocess.DEVNULL))
+    most = 0
+    for rank in ranks:
+        _, code, usage = os.wait4(rank.pid, 0)
+        if code != 0: sys.exit("a rank failed")
+        most = max(most, 1024 * usage.ru_maxrss)
+    return most
+tiny = ["model.layers=1", "model.width=32", "train.length=16", "train.dtype=bf16"]
+own = used(tiny, "tiny") - said(tiny)
+wrong = 0
+for dtype in ("f32", "bf16"):
+    words = ["model.layers=8", "model.width=384", "train.length=64", "train.dtype=" + dtype]
+    forecast, taken = said(words), used(words, dtype) - own
+    bad = abs(forecast / taken - 1) > 0.03
+    wrong += bad
+    print("%-10s rank  said %7.1f MB, used %7.1f MB beside %5.1f: %+5.1f%%%s" % (
+        dtype, forecast / 1e6, taken / 1e6, own / 1e6, 100 * (forecast / taken - 1), "  WRONG" if bad else ""))
+sys.exit(wrong > 0)
+P
+python3 ranks.py "$program" || failures=1
+exit $((failures > 0))

@@ -83,7 +83,7 @@ static void learned(ls_program *p, const void *about) {
 static const learned_case learned_cases[] = {{true, true}, {false, false}};
 
 /* Attention of queries and keys that were rotated, by halves or neighbours, with xPos's factors or
- * without, heads that share keys: a device may rotate the gradients where they are made. */
+ * without, heads that share keys. */
 typedef struct turned_case {
     int64_t T, H, G;
     bool halves, xpos;

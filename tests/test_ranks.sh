@@ -57,6 +57,17 @@ with_ranks 4 "$program" train $without train.steps=2 out=c4
 "$program" train $without train.steps=5 out=c4 --quiet >/dev/null
 with_ranks 2 "$program" train $without out=c4
 same_run c1 c4 0008
+# the same in bf16, whose master weights are cut; also the best checkpoint
+narrow="data.corpus=text.txt data.tokenizer=byte model.width=64 model.layers=2 train.length=16 train.batch=8
+    train.steps=8 train.checkpoint_every=1 train.shards=8 train.dtype=bf16 train.schedule=constant train.validate_every=1
+    data.validation_share=0.2 train.validate_tokens=256"
+"$program" train $narrow out=n1 --quiet >/dev/null
+with_ranks 4 "$program" train $narrow train.steps=3 out=n4
+"$program" train $narrow train.steps=5 out=n4 --quiet >/dev/null
+with_ranks 2 "$program" train $narrow out=n4
+same_run n1 n4 0008
+cmp -s n1/checkpoints/best-*/model.safetensors n4/checkpoints/best-*/model.safetensors ||
+    fail "another checkpoint is the best of cut master weights"
 
 # refusals: one sentence, and nobody hangs
 start_ranks 3 "$program" train $small out=x

@@ -1,5 +1,6 @@
 /* A batch of requests: each answer is that of the request alone, to the last character, whatever is
- * computed beside it and whatever was before; and the bounds of jobs that end early. */
+ * computed beside it and whatever was before; and the bounds of jobs that end early.
+ * Tier: threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

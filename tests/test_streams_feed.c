@@ -1,5 +1,6 @@
 /* Streams at places of their own that are fed together: each has the bits that it has alone, whatever
- * goes on beside it, for mixers that keep different things. */
+ * goes on beside it, for mixers that keep different things.
+ * Tier: threads. */
 #include "stream_model.h"
 
 #include <math.h>

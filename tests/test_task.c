@@ -1,5 +1,6 @@
 /* Tasks: what holds of all of them; the settings; and what the evaluation makes of their samples
- * against the definition. */
+ * against the definition.
+ * Tier: threads. */
 #include "task_fixture.h"
 
 /* ---- all of them ---- */

@@ -15,8 +15,10 @@ static void show_items(void *user, int64_t done, int64_t total, double seconds_l
 
 ls_status ls_cli_run_suite(ls_cli *cli, const ls_dtype *type) {
     ls_ctx *ctx = &cli->ctx;
-    const ls_suite_hooks hooks = {
-        .stop = ls_cli_stop(), .progress = cli->live ? show_items : NULL, .user = cli};
+    const ls_suite_hooks hooks = {.stop = ls_cli_stop(),
+                                  .progress = cli->live ? show_items : NULL,
+                                  .user = cli,
+                                  .ranks = &cli->ranks};
     char folder[LS_TRAINED_PATH];
     ls_trained trained;
     ls_suite suite = {.ctx = ctx};
@@ -29,12 +31,12 @@ ls_status ls_cli_run_suite(ls_cli *cli, const ls_dtype *type) {
     if (status == LS_OK) {
         const bool kept = ls_suite_folder(&suite, &trained, folder, sizeof folder);
         status = ls_suite_run(&suite, kept ? folder : NULL, &hooks, &results);
-        if (status == LS_OK && kept) status = ls_report_write(ctx, folder, NULL);
+        if (results != NULL && kept) status = ls_report_write(ctx, folder, NULL);
     }
     ls_cli_progress_end(cli);
-    if (status == LS_OK && cli->json) {
+    if (status == LS_OK && results != NULL && cli->json) {
         status = ls_cli_print_json(cli, results);
-    } else if (status == LS_OK) {
+    } else if (status == LS_OK && results != NULL) {
         ls_suite_print(ctx, results, &text);
         json_decref(results);
         status = ls_cli_print_text(cli, &text);

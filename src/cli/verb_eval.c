@@ -47,9 +47,6 @@ static ls_status run(ls_cli *cli) {
     if (cli->word_count != 1)
         return LS_FAIL(ctx, LS_EUSE, "say which run: longshot eval RUN eval.lengths=256,512");
     const ls_dtype type = about.dtype == 0 ? LS_F32 : ls_cli_dtype(about.dtype - 1);
-    if (about.suite[0] != '\0' && cli->ranks.size > 1)
-        return LS_FAIL(ctx, LS_EUSE, "suite=%s is for one process: ranks share windows and samples",
-                       about.suite);
     if (about.suite[0] != '\0') return ls_cli_run_suite(cli, about.dtype == 0 ? NULL : &type);
     const ls_evaluation_request request = {.path = cli->words[0],
                                            .settings = &cli->settings,

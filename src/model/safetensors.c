@@ -529,7 +529,20 @@ static ls_status build_header(ls_ctx *ctx, const ls_safetensor_source *const *or
 typedef struct maker {
     ls_safetensor_fill fill;
     void *user;
+    void *room; /* for the largest of them: blocks of many sizes would leave holes in the heap */
 } maker;
+
+static ls_status take_room(ls_ctx *ctx, const ls_safetensor_source *sources, size_t count,
+                           maker *from) {
+    int64_t most = 1;
+    for (size_t i = 0; i < count; i++) {
+        int64_t bytes;
+        LS_TRY(source_bytes(ctx, &sources[i], &bytes));
+        if (sources[i].data == NULL) most = ls_max(most, bytes);
+    }
+    if (from->fill != NULL) from->room = ls_new_raw(ctx, (size_t)most, 1);
+    return from->fill != NULL && from->room == NULL ? LS_ENOMEM : LS_OK;
+}
 
 static ls_status put_data(ls_ctx *ctx, FILE *file, const char *path,
                           const ls_safetensor_source *source, size_t index, maker from) {
@@ -537,11 +550,8 @@ static ls_status put_data(ls_ctx *ctx, FILE *file, const char *path,
     LS_TRY(source_bytes(ctx, source, &bytes));
     if (from.fill == NULL || source->data != NULL)
         return ls_file_put(ctx, file, path, source->data, (size_t)bytes);
-    void *made = ls_new_raw(ctx, (size_t)ls_max(bytes, 1), 1);
-    ls_status status = made == NULL ? LS_ENOMEM : from.fill(from.user, index, made);
-    if (status == LS_OK) status = ls_file_put(ctx, file, path, made, (size_t)bytes);
-    ls_free(ctx, made);
-    return status;
+    LS_TRY(from.fill(from.user, index, from.room));
+    return ls_file_put(ctx, file, path, from.room, (size_t)bytes);
 }
 
 static ls_status put(ls_ctx *ctx, FILE *file, const char *path, const ls_safetensor_source *sources,
@@ -563,9 +573,11 @@ static ls_status put(ls_ctx *ctx, FILE *file, const char *path, const ls_safeten
     qsort(ordered, count, sizeof *ordered, by_size_then_name);
     LS_TRY_GOTO(build_header(ctx, ordered, count, metadata_texts, metadata_count, &head));
     LS_TRY_GOTO(ls_file_put(ctx, file, path, head.bytes, head.length));
+    LS_TRY_GOTO(take_room(ctx, sources, count, &from));
     for (size_t i = 0; i < count; i++)
         LS_TRY_GOTO(put_data(ctx, file, path, ordered[i], (size_t)(ordered[i] - sources), from));
 fail:
+    ls_free(ctx, from.room);
     ls_free(ctx, ordered);
     ls_text_clear(ctx, &head);
     return status;
@@ -576,7 +588,7 @@ ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
                              const ls_stored_text *metadata_texts, size_t metadata_count,
                              ls_safetensor_fill fill, void *user) {
     return put(ctx, file, path, sources, count, metadata_texts, metadata_count,
-               (maker){fill, user});
+               (maker){fill, user, NULL});
 }
 
 ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
@@ -593,5 +605,5 @@ ls_status ls_safetensors_make(ls_ctx *ctx, const char *path, const ls_safetensor
     LS_TRY(ls_replacement_begin(ctx, path, &r));
     return ls_replacement_end(ctx, path, &r,
                               put(ctx, r.file, r.name, sources, count, metadata_texts,
-                                  metadata_count, (maker){fill, user}));
+                                  metadata_count, (maker){fill, user, NULL}));
 }

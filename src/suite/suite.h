@@ -114,6 +114,8 @@ typedef struct ls_suite_hooks {
     /* or NULL: items done, of how many, and about how many seconds are left (-1: not known) */
     void (*progress)(void *user, int64_t done, int64_t total, double seconds_left);
     void *user;
+    /* or NULL: alone. They share the groups; rank 0 alone writes, and has results. */
+    struct ls_ranks *ranks;
 } ls_suite_hooks;
 
 /* The suite of a name; LS_EUSE names the nearest. */
@@ -126,7 +128,8 @@ ls_status ls_suite_suits(ls_ctx *ctx, const ls_suite_type *type, const ls_model_
 ls_status ls_suite_open(ls_ctx *ctx, const ls_settings *settings, ls_trained *trained,
                         uint64_t seed, ls_suite *out);
 /* Puts all questions, writing samples.jsonl and results.json into `folder` (NULL: nowhere), where
- * samples that are there already are not asked again. *results is a new reference. */
+ * samples that are there already are not asked again. *results is a new reference; NULL on another
+ * rank than 0. */
 ls_status ls_suite_run(ls_suite *suite, const char *folder, const ls_suite_hooks *hooks,
                        json_t **results);
 void ls_suite_clear(ls_suite *suite);

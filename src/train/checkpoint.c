@@ -460,16 +460,22 @@ ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t
     return ls_path_join(ctx, path, bytes, folder, name);
 }
 
-uint64_t ls_checkpoint_rest_hash(const char *config, size_t length) {
+void ls_checkpoint_steps_line(const char *config, size_t length, const char **line,
+                              const char **end) {
     static const char section[] = "\ntrain:\n", key[] = "  steps: ";
-    const char *end = config + length;
-    const char *at = memmem(config, length, section, sizeof section - 1), *next = end;
-    if (at != NULL) at = memmem(at, (size_t)(end - at), key, sizeof key - 1);
-    if (at == NULL) at = end;
-    if (at < end) next = memchr(at, '\n', (size_t)(end - at));
-    if (next == NULL) next = end;
-    const uint64_t parts[2] = {ls_hash(config, (size_t)(at - config)),
-                               ls_hash(next, (size_t)(end - next))};
+    const char *all = config + length;
+    const char *at = memmem(config, length, section, sizeof section - 1), *next = all;
+    if (at != NULL) at = memmem(at, (size_t)(all - at), key, sizeof key - 1);
+    if (at != NULL) next = memchr(at, '\n', (size_t)(all - at));
+    *line = at == NULL ? all : at;
+    *end = next == NULL ? all : next;
+}
+
+uint64_t ls_checkpoint_rest_hash(const char *config, size_t length) {
+    const char *line, *end;
+    ls_checkpoint_steps_line(config, length, &line, &end);
+    const uint64_t parts[2] = {ls_hash(config, (size_t)(line - config)),
+                               ls_hash(end, (size_t)(config + length - end))};
     return ls_hash(parts, sizeof parts);
 }
 

@@ -53,7 +53,10 @@ ls_status ls_checkpoint_save_best(ls_ctx *ctx, const char *folder, const ls_chec
 /* Its path and step; *step -1 where there is none. LS_EINPUT where it is damaged. */
 ls_status ls_checkpoint_find_best(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
                                   int64_t *step);
-/* Of the settings as text, without the line train.steps. */
+/* The line of train.steps in settings as text; empty and at their end where there is none. */
+void ls_checkpoint_steps_line(const char *config, size_t length, const char **line,
+                              const char **end);
+/* Of the settings as text, without that line. */
 uint64_t ls_checkpoint_rest_hash(const char *config, size_t length);
 /* Whether a run's config.yaml is no longer the one that a checkpoint (its own folder) was made with,
  * more steps aside. False where the checkpoint has no manifest that would tell. */

@@ -113,6 +113,7 @@ static ls_status take_buffers(ls_ctx *ctx, ls_optimizer *o) {
     const size_t elements = o->elements > 0 ? (size_t)o->elements : 1;
     if (status == LS_OK) status = ls__optimizer_chunks(ctx, o);
     if (status == LS_OK) status = ls__optimizer_cut_masters(ctx, o);
+    if (status == LS_OK) status = ls_parameters_take_gradient(o->store);
     if (status == LS_OK) {
         o->mean = ls_device_take_cleared(ctx, elements, size);
         o->square = ls_device_take_cleared(ctx, elements, size);
@@ -135,8 +136,7 @@ ls_status ls_optimizer_new_among(ls_ctx *ctx, ls_parameters *store,
                                  const ls_optimizer_settings *settings, ls_ranks *ranks,
                                  ls_optimizer **out) {
     *out = NULL;
-    if (!store->sealed || store->gradient == NULL)
-        return LS_FAIL(ctx, LS_EBUG, "an optimiser needs a sealed store with gradients");
+    if (!store->sealed) return LS_FAIL(ctx, LS_EBUG, "an optimiser needs a sealed store");
     ls_optimizer *optimizer = ls_new(ctx, 1, sizeof *optimizer);
     if (optimizer == NULL) return LS_ENOMEM;
     *optimizer = (ls_optimizer){.store = store, .settings = *settings};

@@ -26,7 +26,7 @@ ls_optimizer_settings ls_optimizer_settings_default(void);
 enum { LS_OPTIMIZER_BUCKETS = 64 };
 
 typedef struct ls_optimizer {
-    ls_parameters *store; /* borrowed; sealed, with gradients */
+    ls_parameters *store; /* borrowed; sealed; has a gradient from now on */
     ls_parameters part;   /* what of it is trained, in the same buffers */
     ls_optimizer_settings settings;
     ls_ranks *ranks;    /* borrowed; NULL: alone */

@@ -12,11 +12,26 @@
 
 enum { CHUNK = 1 << 20 }; /* bytes */
 
+/* The piece at which the elements of some are halved most evenly. */
+static int64_t middle_of(const int64_t *cuts, ls_pieces part) {
+    const int64_t half = cuts[part.from] + (cuts[part.end] - cuts[part.from]) / 2;
+    int64_t low = part.from, high = part.end;
+    while (low < high) {
+        const int64_t at = low + (high - low) / 2;
+        if (cuts[at] < half)
+            low = at + 1;
+        else
+            high = at;
+    }
+    const bool before = low > part.from && half - cuts[low - 1] < cuts[low] - half;
+    return before ? low - 1 : low;
+}
+
 ls_pieces ls__optimizer_part(const ls_optimizer *o, int64_t bucket, int rank, int halvings) {
     const int size = o->ranks == NULL ? 1 : o->ranks->size;
     ls_pieces part = {o->bucket[bucket], o->bucket[bucket + 1]};
     for (int k = 0; k < halvings && (1 << k) < size; k++) {
-        const int64_t middle = part.from + (part.end - part.from) / 2;
+        const int64_t middle = middle_of(o->cuts, part);
         *(((rank ^ bucket) >> k & 1) != 0 ? &part.from : &part.end) = middle;
     }
     return part;

@@ -71,6 +71,17 @@ static ls_status print_today(ls_ctx *ctx, const char *path, const ls_text *store
     return status;
 }
 
+/* The text that a run has, with the steps of another. */
+static ls_status put_steps(ls_ctx *ctx, const ls_text *stored, const ls_text *ours, ls_text *out) {
+    const char *line, *end, *steps, *steps_end;
+    ls_checkpoint_steps_line(stored->bytes, stored->length, &line, &end);
+    ls_checkpoint_steps_line(ours->bytes, ours->length, &steps, &steps_end);
+    ls_text_append(ctx, out, stored->bytes, (size_t)(line - stored->bytes));
+    ls_text_append(ctx, out, steps, (size_t)(steps_end - steps));
+    ls_text_append(ctx, out, end, (size_t)(stored->bytes + stored->length - end));
+    return ls_text_status(out);
+}
+
 ls_status ls_run_folder_config(ls_ctx *ctx, const char *folder, const ls_run_settings *settings,
                                ls_text *out) {
     char path[PATH_BYTES];
@@ -80,10 +91,12 @@ ls_status ls_run_folder_config(ls_ctx *ctx, const char *folder, const ls_run_set
     if (!ls_path_exists(path)) return LS_OK;
     ls_status status = ls_file_read(ctx, path, CONFIG_BYTES_MAX, &stored);
     if (status == LS_OK) status = print_today(ctx, path, &stored, &today);
-    if (status == LS_OK && strcmp(today.bytes, out->bytes) == 0) {
-        const ls_text ours = *out;
-        *out = stored;
-        stored = ours;
+    if (status == LS_OK && ls_checkpoint_rest_hash(today.bytes, today.length) ==
+                               ls_checkpoint_rest_hash(out->bytes, out->length)) {
+        ls_text ours = *out;
+        *out = (ls_text){0};
+        status = put_steps(ctx, &stored, &ours, out);
+        ls_text_clear(ctx, &ours);
     }
     ls_text_clear(ctx, &today);
     ls_text_clear(ctx, &stored);

@@ -215,7 +215,8 @@ static ls_status rehearse(ls_loop *l) {
     LS_TRY(take_memory(l));
     LS_TRY(ls__loop_compute(l, &l->loss));
     LS_TRY(ls__optimizer_share_sums(l->ctx, l->optimizer));
-    return ls__optimizer_share_weights(l->ctx, l->optimizer);
+    LS_TRY(ls__optimizer_share_weights(l->ctx, l->optimizer));
+    return ls__loop_rehearse_save(l);
 }
 
 /* Some steps as they would be done, for less than a second where they are short: the time of the

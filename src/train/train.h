@@ -163,7 +163,7 @@ typedef struct ls_train_result {
  * made; nothing is computed or written. */
 ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *result);
 
-/* The same for a model (made with gradients in ls_train_dtype): records the program, whose peak
+/* The same for a model (made in ls_train_dtype; it gets gradients): records the program, whose peak
  * bytes it says (ls_say), and fills job's program, store and what the model decides about the
  * source (see ls_model_example: a row is an example); all else of `job` is the caller's. */
 ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *job,

@@ -100,6 +100,8 @@ ls_status ls__loop_compute_cut(ls_loop *loop, ls_batch_rows *now, double each);
 /* train_resume.c */
 ls_status ls__loop_save(ls_loop *loop);
 ls_status ls__loop_save_best(ls_loop *loop);
+/* Takes the memory that a checkpoint takes beside the run. */
+ls_status ls__loop_rehearse_save(ls_loop *loop);
 /* The newest checkpoint, or with `all` false the one that a rollback goes to; over ranks also where
  * none is found: afterwards all have the same weights. */
 ls_status ls__loop_load(ls_loop *loop, bool all, bool *found);

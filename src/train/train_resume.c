@@ -195,6 +195,18 @@ ls_status ls__loop_save(ls_loop *l) {
     return LS_OK;
 }
 
+/* Of what is cut over ranks it has one tensor at a time. */
+ls_status ls__loop_rehearse_save(ls_loop *l) {
+    const ls_parameters *store = l->job->store;
+    int64_t most = 1;
+    if (l->ranks == NULL) return LS_OK;
+    for (size_t i = 0; i < store->count; i++)
+        if (!store->items[i].frozen) most = ls_max(most, store->items[i].count);
+    void *tensor = ls_new_raw(l->ctx, (size_t)most, ls_dtype_size(store->master_type));
+    ls_free(l->ctx, tensor);
+    return tensor == NULL ? LS_ENOMEM : LS_OK;
+}
+
 ls_status ls__loop_save_best(ls_loop *l) {
     return l->first ? write_checkpoint(l, true) : help_save(l);
 }

@@ -414,7 +414,7 @@ static ls_status make_model(ls_training *t) {
     const uint64_t seed = (uint64_t)train->seed;
     const ls_dtype type = ls_train_dtype(train);
     if (adapter.rank == 0)
-        return ls_model_new(t->ctx, &t->settings.model, type, seed, true, &t->model);
+        return ls_model_new(t->ctx, &t->settings.model, type, seed, false, &t->model);
     return ls_model_adapt(t->ctx, &t->settings.model, type, seed, &adapter, &t->model);
 }
 

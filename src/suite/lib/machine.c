@@ -7,12 +7,14 @@
 #include "base/clock.h"
 #include "suite/lib/samples.h"
 #include "suite/lib/scorer.h"
+#include "suite/lib/turns.h"
 
 typedef struct machine {
     ls_suite *suite;
     const ls_suite_hooks *hooks;
     ls_scorer scorer;
     ls_samples samples;
+    ls_turns turns;
     int64_t *order; /* [groups]: by length, the shortest first */
     double begun;
     int64_t length_done, length_left; /* tokens of groups, about: for the time left */
@@ -243,6 +245,19 @@ static ls_status answer_batch(machine *m, const int64_t *numbers, int64_t count)
     return status;
 }
 
+/* One turn: by this rank, or by another, whose records come. */
+static ls_status take_turn(machine *m, const int64_t *numbers, int64_t count) {
+    const ls_suite_type *type = m->suite->type;
+    const bool own = ls_turns_begin(&m->turns);
+    if (own)
+        LS_TRY(type->answer != NULL ? answer_batch(m, numbers, count)
+               : type->batched      ? ask_batch(m, numbers, count)
+                                    : ask_group(m, numbers[0]));
+    LS_TRY(ls_turns_end(&m->turns, &m->samples, numbers, count));
+    for (int64_t i = 0; !own && i < count; i++) tell(m, numbers[i]);
+    return LS_OK;
+}
+
 static ls_status ask_all(machine *m) {
     const ls_suite *suite = m->suite;
     for (int64_t at = 0; at < suite->groups;) {
@@ -255,11 +270,8 @@ static ls_status ask_all(machine *m) {
                 count++;
         }
         for (int64_t i = 0; i < count; i++)
-            done = done && ls_samples_has(&m->samples, m->order[at + i]);
-        if (!done)
-            LS_TRY(suite->type->answer != NULL ? answer_batch(m, m->order + at, count)
-                   : suite->type->batched      ? ask_batch(m, m->order + at, count)
-                                               : ask_group(m, m->order[at]));
+            done = done && ls_turns_had(&m->turns, &m->samples, m->order[at + i]);
+        if (!done) LS_TRY(take_turn(m, m->order + at, count));
         at += count;
     }
     return LS_OK;
@@ -367,14 +379,18 @@ ls_status ls_suite_run(ls_suite *suite, const char *folder, const ls_suite_hooks
                             .stop = hooks == NULL ? NULL : hooks->stop},
                  .begun = ls_clock()};
     char path[LS_TRAINED_PATH];
+    ls_ranks *ranks = m.hooks->ranks;
+    const bool first = ranks == NULL || ranks->rank == 0;
     json_t *identity = identity_of(suite);
     ls_status status = LS_OK;
     *results = NULL;
     if (identity == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for the suite");
-    LS_TRY_GOTO(ls_samples_open(ctx, folder, identity, suite->groups, &m.samples));
+    LS_TRY_GOTO(ls_samples_open(ctx, first ? folder : NULL, identity, suite->groups, &m.samples));
+    LS_TRY_GOTO(ls_turns_open(ctx, ranks, identity, &m.samples, &m.turns));
     LS_TRY_GOTO(sort_groups(&m));
     LS_TRY_GOTO(ask_all(&m));
     LS_TRY_GOTO(ls_samples_close(&m.samples));
+    if (!first) goto fail; /* all is done here */
     LS_TRY_GOTO(make_results(&m, identity, results));
     if (folder != NULL) {
         LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
@@ -385,5 +401,6 @@ fail:
     ls_free(ctx, m.order);
     ls_scorer_clear(&m.scorer);
     ls_samples_clear(&m.samples);
+    ls_turns_clear(&m.turns);
     return status;
 }

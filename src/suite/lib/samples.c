@@ -15,13 +15,31 @@ static ls_status keep(ls_samples *s, int64_t group, json_t *record) {
     return LS_OK;
 }
 
-/* A record that was read: what the results need of it must be there. */
-static ls_status read_record(ls_samples *s, json_t *record, int64_t line) {
+/* What the results need of a record must be there. */
+static bool is_record(const ls_samples *s, const json_t *record, int64_t *number) {
     const json_t *group = json_object_get(record, "group"), *of = json_object_get(record, "of");
-    const int64_t number = json_integer_value(group);
-    if (!json_is_integer(group) || number < 0 || number >= s->group_count ||
-        json_integer_value(of) < 1 || !json_is_object(json_object_get(record, "cell")) ||
-        !json_is_number(json_object_get(json_object_get(record, "metrics"), "score")))
+    *number = json_integer_value(group);
+    return json_is_integer(group) && *number >= 0 && *number < s->group_count &&
+           json_integer_value(of) >= 1 && json_is_object(json_object_get(record, "cell")) &&
+           json_is_number(json_object_get(json_object_get(record, "metrics"), "score"));
+}
+
+bool ls_samples_fit(const ls_samples *s, int64_t group, const json_t *records) {
+    const json_t *record;
+    const size_t count = json_array_size(records);
+    size_t index;
+    bool fits = count > 0;
+    json_array_foreach(records, index, record) {
+        int64_t number;
+        fits = fits && is_record(s, record, &number) && number == group &&
+               json_integer_value(json_object_get(record, "of")) == (json_int_t)count;
+    }
+    return fits;
+}
+
+static ls_status read_record(ls_samples *s, json_t *record, int64_t line) {
+    int64_t number;
+    if (!is_record(s, record, &number))
         return LS_FAIL(s->ctx, LS_EINPUT, "%s: line %lld is no sample of this suite", s->path,
                        (long long)line);
     return keep(s, number, record);
@@ -132,6 +150,12 @@ ls_status ls_samples_add(ls_samples *s, int64_t group, json_t *records) {
     s->groups[group] = records;
     s->items += (int64_t)json_array_size(records);
     return LS_OK;
+}
+
+void ls_samples_forget(ls_samples *s, int64_t group) {
+    s->items -= (int64_t)json_array_size(s->groups[group]);
+    json_decref(s->groups[group]);
+    s->groups[group] = NULL;
 }
 
 ls_status ls_samples_close(ls_samples *s) {

@@ -23,6 +23,10 @@ ls_status ls_samples_open(ls_ctx *ctx, const char *folder, const json_t *identit
 bool ls_samples_has(const ls_samples *samples, int64_t group);
 /* Adds the records of a group, an array that passes to the samples, and writes them. */
 ls_status ls_samples_add(ls_samples *samples, int64_t group, json_t *records);
+/* Whether an array has all records of a group, each with what the results need. */
+bool ls_samples_fit(const ls_samples *samples, int64_t group, const json_t *records);
+/* Drops the records of a group that are somebody else's from now on. */
+void ls_samples_forget(ls_samples *samples, int64_t group);
 /* Closes; clear in any case. */
 ls_status ls_samples_close(ls_samples *samples);
 void ls_samples_clear(ls_samples *samples);

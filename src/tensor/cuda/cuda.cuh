@@ -19,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cublasLt.h>
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
+
+#include "tensor/cuda/bf16.cuh"
 
 extern "C" {
 #include "tensor/engine/device.h"
@@ -40,9 +40,9 @@ enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20 };
 typedef struct ls_cuda {
     ls_device device; /* first */
     cudaStream_t stream;
-    int processors, major, minor; /* multiprocessors, compute capability */
-    size_t shared_max;            /* shared memory a block can ask for */
-    cublasLtHandle_t products;
+    int processors, major, minor;     /* multiprocessors, compute capability */
+    size_t shared_max;                /* shared memory a block can ask for */
+    struct cublasLtContext *products; /* a cublasLtHandle_t */
     void *product_workspace;
     void *known_products; /* what product.cu keeps; NULL before the first product */
     void *staged;         /* what ls_cuda_stage has given */
@@ -83,17 +83,6 @@ static inline void ls_cuda_launched(const ls_run *run, const char *what) {
     ls_cuda_note(ls_cuda_of(run), cudaGetLastError(), what);
 }
 
-/* One of the nodes that were joined (engine/join.c): the index-th, whose operands and results begin
- * at `in` and `out` of the whole. */
-static inline ls_node ls_cuda_joined(const ls_node *node, int index, int in, int in_count, int out,
-                                     int out_count) {
-    ls_node one = *node;
-    one.attributes = ((const void *const *)node->attributes)[index];
-    one.in += in, one.in_count = in_count;
-    one.out += out, one.out_count = out_count;
-    return one;
-}
-
 /* Memory of the host that the device reaches too, for a node that the host has a part in; the same
  * each time, so that a graph can keep it. Cleared when it is new, held until the device is closed;
  * the first run, which is not captured, asks for it. NULL after an error was noted. */
@@ -101,22 +90,6 @@ void *ls_cuda_stage(ls_cuda *cuda, const ls_node *node, size_t bytes);
 
 #define LS_CUDA_TABLE(name) ls__cuda_##name
 #define LS_CUDA_DECLARE_TABLE(name) extern "C" const ls_kernel LS_CUDA_TABLE(name)[]
-
-/* The C++ type of an ls_dtype is chosen by overloads on these. */
-typedef __nv_bfloat16 ls_cuda_bf16;
-static __host__ __device__ inline float ls_cuda_wide(float value) {
-    return value;
-}
-static __host__ __device__ inline float ls_cuda_wide(ls_cuda_bf16 value) {
-    return __bfloat162float(value);
-}
-template <typename T> static __host__ __device__ inline T ls_cuda_narrow(float value);
-template <> __host__ __device__ inline float ls_cuda_narrow<float>(float value) {
-    return value;
-}
-template <> __host__ __device__ inline ls_cuda_bf16 ls_cuda_narrow<ls_cuda_bf16>(float value) {
-    return __float2bfloat16_rn(value);
-}
 
 /* The elements of an f32 tensor; NULL where there is none. */
 static inline float *ls_cuda_floats(const ls_tensor *tensor) {

@@ -1,5 +1,7 @@
 /* The device itself: memory, copies, the stream, captured graphs, errors. See
  * tensor/engine/device.h. */
+#include <cublasLt.h>
+
 #include "tensor/cuda/cuda.cuh"
 #include "tensor/cuda/product.cuh"
 

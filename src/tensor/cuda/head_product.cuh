@@ -59,7 +59,7 @@ static __device__ __forceinline__ void ls_cuda_head_load(E *tile, const S *from,
         } else if constexpr (LANES % 2 == 0) {
 #pragma unroll
             for (int i = 0; i < LANES; i += 2)
-                *(__nv_bfloat162 *)(to + i) = __floats2bfloat162_rn(values[i], values[i + 1]);
+                *(uint32_t *)(to + i) = ls_cuda_narrow_two(values[i], values[i + 1]);
         } else {
             *to = ls_cuda_narrow<E>(values[0]);
         }
@@ -125,12 +125,15 @@ struct ls_cuda_head_tiles<ls_cuda_bf16, TURN_A, TURN_B, LD_A, LD_B> {
     static __device__ __forceinline__ int column_of() {
         return (int)threadIdx.x / 32 % 2 * 32;
     }
-    __device__ __forceinline__ void add(const ls_cuda_bf16 *a, const ls_cuda_bf16 *b) {
+    __device__ __forceinline__ void add(const ls_cuda_bf16 *left_tile,
+                                        const ls_cuda_bf16 *right_tile) {
         namespace wmma = nvcuda::wmma;
+        const __nv_bfloat16 *a = (const __nv_bfloat16 *)left_tile;
+        const __nv_bfloat16 *b = (const __nv_bfloat16 *)right_tile;
 #pragma unroll
         for (int k = 0; k < LS_HEAD_K; k += 16) {
-            wmma::fragment<wmma::matrix_a, 16, 16, 16, ls_cuda_bf16, layout_a> left[2];
-            wmma::fragment<wmma::matrix_b, 16, 16, 16, ls_cuda_bf16, layout_b> right[2];
+            wmma::fragment<wmma::matrix_a, 16, 16, 16, __nv_bfloat16, layout_a> left[2];
+            wmma::fragment<wmma::matrix_b, 16, 16, 16, __nv_bfloat16, layout_b> right[2];
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 const int row = row_of() + 16 * i, column = column_of() + 16 * i;

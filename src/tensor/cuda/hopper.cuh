@@ -222,8 +222,7 @@ template <int COUNT>
 __device__ inline void hopper_narrow(const float (&d)[COUNT], int k, uint32_t (&a)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        __nv_bfloat162 two = __floats2bfloat162_rn(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
-        a[i] = *(const uint32_t *)&two;
+        a[i] = ls_cuda_narrow_two(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
     }
 }
 

@@ -109,14 +109,14 @@ static inline ls_cuda_any ls_cuda_any_of(const ls_tensor *tensor) {
 }
 
 static __device__ __forceinline__ float ls_cuda_any_at(const ls_cuda_any &x, int64_t at) {
-    return x.narrow ? __bfloat162float(((const ls_cuda_bf16 *)x.data)[at])
+    return x.narrow ? ls_cuda_wide(((const ls_cuda_bf16 *)x.data)[at])
                     : ((const float *)x.data)[at];
 }
 
 static __device__ __forceinline__ void ls_cuda_any_set(const ls_cuda_any &x, int64_t at,
                                                        float value) {
     if (x.narrow)
-        ((ls_cuda_bf16 *)x.data)[at] = __float2bfloat16_rn(value);
+        ((ls_cuda_bf16 *)x.data)[at] = ls_cuda_narrow<ls_cuda_bf16>(value);
     else
         ((float *)x.data)[at] = value;
 }

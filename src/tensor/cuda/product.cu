@@ -1,5 +1,7 @@
 #include "tensor/cuda/product.cuh"
 
+#include <cublasLt.h>
+
 #include "tensor/cuda/column_sums.cuh"
 #include "tensor/cuda/few_rows.cuh"
 #include "tensor/cuda/product_memory.cuh"

@@ -136,9 +136,9 @@ template <> struct alignas(16) ls_cuda_pack<float, 8> {
 };
 template <> struct ls_cuda_pack<ls_cuda_bf16, 1> {
     ls_cuda_bf16 word;
-    __device__ __forceinline__ void wide(float (&to)[1]) const { to[0] = __bfloat162float(word); }
+    __device__ __forceinline__ void wide(float (&to)[1]) const { to[0] = ls_cuda_wide(word); }
     __device__ __forceinline__ void narrow(const float (&from)[1]) {
-        word = __float2bfloat16_rn(from[0]);
+        word = ls_cuda_narrow<ls_cuda_bf16>(from[0]);
     }
 };
 template <> struct alignas(16) ls_cuda_pack<ls_cuda_bf16, 8> {
@@ -147,12 +147,6 @@ template <> struct alignas(16) ls_cuda_pack<ls_cuda_bf16, 8> {
         low = __uint_as_float(two << 16);
         high = __uint_as_float(two & 0xffff0000u);
     }
-    static __device__ __forceinline__ uint32_t narrow_two(float low, float high) {
-        __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
-        uint32_t bits;
-        memcpy(&bits, &two, sizeof bits);
-        return bits;
-    }
     __device__ __forceinline__ void wide(float (&to)[8]) const {
         wide_two(word.x, to[0], to[1]);
         wide_two(word.y, to[2], to[3]);
@@ -160,10 +154,10 @@ template <> struct alignas(16) ls_cuda_pack<ls_cuda_bf16, 8> {
         wide_two(word.w, to[6], to[7]);
     }
     __device__ __forceinline__ void narrow(const float (&from)[8]) {
-        word.x = narrow_two(from[0], from[1]);
-        word.y = narrow_two(from[2], from[3]);
-        word.z = narrow_two(from[4], from[5]);
-        word.w = narrow_two(from[6], from[7]);
+        word.x = ls_cuda_narrow_two(from[0], from[1]);
+        word.y = ls_cuda_narrow_two(from[2], from[3]);
+        word.z = ls_cuda_narrow_two(from[4], from[5]);
+        word.w = ls_cuda_narrow_two(from[6], from[7]);
     }
 };
 

@@ -140,6 +140,14 @@ static int64_t spill_of(const ls_parameters *store) {
     return most;
 }
 
+ls_status ls_parameters_take_gradient(ls_parameters *store) {
+    const size_t size = ls_dtype_size(store->master_type);
+    if (store->gradient == NULL)
+        store->gradient =
+            ls_device_take_cleared(store->ctx, (size_t)(store->trained + store->spill), size);
+    return store->gradient == NULL ? LS_ENOMEM : LS_OK;
+}
+
 ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient) {
     ls_ctx *ctx = store->ctx;
     if (store->sealed) return LS_FAIL(ctx, LS_EBUG, "a parameter store is sealed once");
@@ -161,14 +169,11 @@ ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_grad
     store->master = ls_device_take_cleared(ctx, (size_t)ls_max(store->master_total, 1), size);
     if (store->type == LS_BF16)
         store->shadow = ls_device_take_cleared(ctx, total, sizeof *store->shadow);
-    if (with_gradient)
-        store->gradient =
-            ls_device_take_cleared(ctx, (size_t)(store->trained + store->spill), size);
+    const bool lacks = with_gradient && ls_parameters_take_gradient(store) != LS_OK;
     const bool blank = store->blank || ctx->rehearsal;
     double *values = blank ? NULL : ls_new(ctx, (size_t)most, sizeof *values);
     bool failed = store->master == NULL || (values == NULL && !blank) ||
-                  (store->type == LS_BF16 && store->shadow == NULL) ||
-                  (with_gradient && store->gradient == NULL);
+                  (store->type == LS_BF16 && store->shadow == NULL) || lacks;
     for (size_t i = 0; !failed && !blank && i < store->count; i++)
         fill(store, &store->items[i], seed, values);
     ls_free(ctx, values);

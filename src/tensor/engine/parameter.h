@@ -76,6 +76,8 @@ ls_status ls_parameters_new(ls_ctx *ctx, ls_dtype type, ls_parameters **out);
 void ls_parameters_free(ls_parameters *store);
 /* Sorts by name, lays the buffers out, and fills them from the seed. */
 ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient);
+/* The gradient of a sealed store, all zeros, where it was sealed without one. */
+ls_status ls_parameters_take_gradient(ls_parameters *store);
 /* Declares or finds; LS_EBUG where a shape differs. *index is the place in items (stable only once
  * sealed: use names before). */
 ls_status ls_parameters_declare(ls_parameters *store, const char *name, int rank,

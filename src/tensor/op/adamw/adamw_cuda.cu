@@ -59,9 +59,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
         ls_cuda_store<4>(at.square + own, square);
         ls_cuda_store<4>(weights, w);
         if (at.shadow == NULL) continue;
-        typedef ls_cuda_pack<ls_cuda_bf16, 8> pack;
         at.shadow[place / 4] =
-            make_uint2(pack::narrow_two(w[0], w[1]), pack::narrow_two(w[2], w[3]));
+            make_uint2(ls_cuda_narrow_two(w[0], w[1]), ls_cuda_narrow_two(w[2], w[3]));
     }
 }
 

@@ -57,7 +57,7 @@ __global__ static void join_forward(const __grid_constant__ ls_cuda_attention jo
                     r;
                 value += exp2f(lse[row] - base) * job.parts[row * job.V + e];
             }
-            out[e] = __float2bfloat16_rn(sum == 0 ? 0 : value / sum);
+            out[e] = ls_cuda_narrow<ls_cuda_bf16>(sum == 0 ? 0 : value / sum);
         }
         if (lane == 0)
             job.lse[((int64_t)b * job.H + work.h) * job.T + i] =
@@ -94,7 +94,7 @@ __global__ static void join_listed(const __grid_constant__ ls_cuda_attention job
                                  tile +
                              index];
         ls_cuda_row<ls_cuda_bf16>(to, blockIdx.z, work.row + r, work.h)[e] =
-            __float2bfloat16_rn(sum);
+            ls_cuda_narrow<ls_cuda_bf16>(sum);
     }
 }
 
@@ -118,7 +118,7 @@ __global__ static void join_rows(const __grid_constant__ ls_cuda_attention job,
             sum += job.parts[(slot * tile_rows + r) * job.K + e];
         }
     }
-    ls_cuda_row<ls_cuda_bf16>(to, b, row, head)[e] = __float2bfloat16_rn(sum);
+    ls_cuda_row<ls_cuda_bf16>(to, b, row, head)[e] = ls_cuda_narrow<ls_cuda_bf16>(sum);
 }
 
 /* One gradient; those of values lie behind those of keys. */

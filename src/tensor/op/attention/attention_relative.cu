@@ -314,7 +314,7 @@ static __device__ void lay_out(const ls_cuda_key_set &s, int first, const tiles<
         else if (distance <= 0)
             low[i / 2] += ds[0][n][i];
         else if ((unsigned)(distance - first) < (unsigned)TILE)
-            sheet[row * SHEET + distance - first] = __float2bfloat16_rn(ds[0][n][i]);
+            sheet[row * SHEET + distance - first] = ls_cuda_narrow<ls_cuda_bf16>(ds[0][n][i]);
     });
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -323,9 +323,9 @@ static __device__ void lay_out(const ls_cuda_key_set &s, int first, const tiles<
             high[half] += __shfl_xor_sync(~0u, high[half], apart);
         }
         ls_cuda_bf16 *mine = sheet + (g + 8 * half) * SHEET;
-        if (t == 0 && first == 0 && last > 0) mine[0] = __float2bfloat16_rn(low[half]);
+        if (t == 0 && first == 0 && last > 0) mine[0] = ls_cuda_narrow<ls_cuda_bf16>(low[half]);
         if (t == 0 && (unsigned)(last - first) < (unsigned)TILE)
-            mine[last - first] = __float2bfloat16_rn(high[half]);
+            mine[last - first] = ls_cuda_narrow<ls_cuda_bf16>(high[half]);
     }
     __syncwarp();
 }

@@ -71,10 +71,7 @@ __device__ static inline float ls_exp2(float x) {
 }
 
 __device__ static inline uint32_t ls_pair(float low, float high) {
-    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-    uint32_t bits;
-    memcpy(&bits, &both, sizeof bits);
-    return bits;
+    return ls_cuda_narrow_two(low, high);
 }
 
 /* ---- tiles ---- */
@@ -428,7 +425,7 @@ __device__ static inline void ls_tile_decay(ls_cuda_bf16 *tile, const ls_tile_ma
         const float rate = s.log_decay[pair];
         for (int r = first; r < ROWS; r += EACH) {
             ls_cuda_bf16 *x = tile + r * ls_tile_shape<D>::STRIDE + e;
-            *x = __float2bfloat16_rn(__bfloat162float(*x) * ls_exp2(rate * marks[r].decay));
+            *x = ls_cuda_narrow<ls_cuda_bf16>(ls_cuda_wide(*x) * ls_exp2(rate * marks[r].decay));
         }
     }
 }

@@ -21,11 +21,11 @@ static int64_t row_bytes(const ls_node *node) {
     return logits_stride(node) * (int64_t)ls_dtype_size(node->in[0]->type);
 }
 
-/* A quarter of all rows, since every piece reads and writes the weight's gradient, but 4096 where
- * there are as many, and at most 1 GiB of logits; pieces are about equal. */
+/* An eighth of all rows, but 4096 where there are as many, and at most 1 GiB of logits; pieces are
+ * about equal. */
 static int64_t piece_rows(const ls_node *node) {
     const int64_t step = 256, few = 4096;
-    int64_t rows = ls_count(node->in[3]), most = ls_round_up(ls_ceil_div(rows, 4), step);
+    int64_t rows = ls_count(node->in[3]), most = ls_round_up(ls_ceil_div(rows, 8), step);
     int64_t room = ((int64_t)1 << 30) / row_bytes(node) / step * step;
     if (most < few) most = few;
     if (most > room) most = room < step ? step : room;

@@ -41,8 +41,8 @@ template <typename T> struct pairs {
     }
     static __device__ __forceinline__ void take_whole(const ls_cuda_bf16 *at,
                                                       ls_cuda_bf16 (&to)[2]) {
-        __nv_bfloat162 two = *(const __nv_bfloat162 *)at;
-        to[0] = two.x, to[1] = two.y;
+        const ushort2 two = *(const ushort2 *)at;
+        to[0].bits = two.x, to[1].bits = two.y;
     }
 };
 

@@ -87,7 +87,7 @@ static __device__ void fade_tile(const ls_linear_walk &walk, int first, int colu
         const float factor =
             feature_power(walk, first + e, width, sign * (m + 1 - (int)walk.backwards));
         ls_cuda_bf16 *x = tile + m * stride + e;
-        *x = __float2bfloat16_rn(__bfloat162float(*x) * factor);
+        *x = ls_cuda_narrow<ls_cuda_bf16>(ls_cuda_wide(*x) * factor);
     }
 }
 

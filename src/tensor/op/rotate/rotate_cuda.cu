@@ -4,7 +4,6 @@
 #include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/position_map.cuh"
 #include "tensor/cuda/rows.cuh"
-#include "tensor/op/rotate/rotate.cuh"
 
 extern "C" {
 #include "tensor/op/rotate/rotate.h"
@@ -234,31 +233,6 @@ static void fill_tables(const ls_run *run, const turning *by, float *cosines, fl
     turn_kernel<<<ls_cuda_blocks(by->tables * by->pairs, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
                   ls_cuda_of(run)->stream>>>(*by, ls_cuda_divisor_of(by->pairs), cosines, sines);
     ls_cuda_launched(run, "rotate");
-}
-
-size_t ls_cuda_turns_bytes(const ls_node *node) {
-    return ls_round_up(workspace(node, 1), 256);
-}
-
-bool ls_cuda_turns_fit(const ls_node *node, int64_t width) {
-    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
-    const ls_tensor *x = node->in[0];
-    return node->in[1] == NULL && node->in[2] == NULL && node->in[3] == NULL && x->port < 0 &&
-           about->rotary.dynamic == NULL && 2 * about->rotary.pairs == width && x->dim[3] == width;
-}
-
-bool ls_cuda_turns_same(const ls_node *a, const ls_node *b) {
-    return a->in[0]->dim[1] == b->in[0]->dim[1] &&
-           memcmp(a->attributes, b->attributes, sizeof(ls_rotate_attributes)) == 0;
-}
-
-ls_cuda_turns ls_cuda_turns_fill(const ls_run *run, const ls_node *node, void *tables) {
-    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
-    const ls_extent rows = ls_cache_extent(run, node->in[0]);
-    const turning turn = turning_of(run, node, rows, rows.count);
-    float *cosines = (float *)tables, *sines = cosines + rows.count * turn.pairs;
-    fill_tables(run, &turn, cosines, sines);
-    return {cosines, sines, about->rotary.halves};
 }
 
 template <typename T> static void rotate(const ls_run *run, const ls_node *node) {

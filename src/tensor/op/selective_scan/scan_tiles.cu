@@ -20,8 +20,7 @@ enum {
     BLOCKS_PER_PROCESSOR = 3,
     FORWARD_TILE = 16,
     BACKWARD_TILE = 8,
-    FOURS = BACKWARD_TILE / SQUARE,
-    STATES_OF_CHUNK = LS_SCAN_CHUNK / SQUARE,
+    TILES_OF_CHUNK = LS_SCAN_CHUNK / BACKWARD_TILE,
     FULL = 384,        /* blocks that keep a large device busy */
     STRIP_LEAST = 256, /* tokens: what a strip costs more is little beside them */
     FLOATS_OF_STATE = CHANNELS * STATES
@@ -329,8 +328,8 @@ static __global__ void __launch_bounds__(THREADS)
 /* ---- backward ----
  *
  * Chunks from the last to the first. A chunk's states are walked through once from the one that was
- * kept, leaving one before every four tokens in the workspace, but for the last tile; then its tiles
- * from the last to the first, four tokens at a time, whose states fit into registers. */
+ * kept, leaving one at every tile's beginning in the workspace; then its tiles from the last to the
+ * first, four tokens at a time, whose states fit into registers. */
 
 /* Sums over states make the gradients of u and delta, which take the places of `moved` and `u`;
  * `open`, the gradient of z but for the output before the gate, becomes all of it. */
@@ -399,17 +398,7 @@ struct carried {
     float D, dD, dbias; /* of the thread's own channel */
 };
 
-/* Over tokens t0 .. t0 + 3 of a tile. */
-static __device__ __forceinline__ void advance_four(const place &at, const square &rate, int t0,
-                                                    const backward_tile &tile, square &h) {
-#pragma unroll
-    for (int t = t0; t < t0 + SQUARE; t++)
-        advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first], &tile.BC[t][at.q * SQUARE],
-                h);
-}
-
-/* Tokens t0 .. t0 + 3 of a tile, from the states before them. The outputs, which gates need, are
- * summed where the states are at hand: on the way there, and the last one's on the way back. */
+/* Tokens t0 .. t0 + 3 of a tile, from the states before them. */
 template <bool GATED>
 static __device__ __forceinline__ void back_four(const place &at, const square &rate, int t0,
                                                  square &h, carried &sums, backward_tile &tile) {
@@ -419,7 +408,7 @@ static __device__ __forceinline__ void back_four(const place &at, const square &
     for (int j = 0; j < SQUARE; j++) {
         const int t = t0 + j;
         memcpy(before[j], h, sizeof h);
-        if (j == SQUARE - 1) break; /* nobody needs the states after the last */
+        if (j == SQUARE - 1 && !GATED) break; /* nobody needs the states after the last */
         advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first], &tile.BC[t][at.q * SQUARE],
                 h);
         if (!GATED) continue;
@@ -429,7 +418,6 @@ static __device__ __forceinline__ void back_four(const place &at, const square &
     }
 #pragma unroll
     for (int j = SQUARE - 1; j >= 0; j--) {
-        const bool sees = GATED && j == SQUARE - 1;
         const int t = t0 + j;
         float step[SQUARE], moved[SQUARE], dy[SQUARE], B[SQUARE], C[SQUARE];
         ls_cuda_load<SQUARE>(&tile.step[t][at.first], step);
@@ -437,14 +425,10 @@ static __device__ __forceinline__ void back_four(const place &at, const square &
         ls_cuda_load<SQUARE>(&tile.dy[t][at.first], dy);
         ls_cuda_load<SQUARE>(&tile.BC[t][at.q * SQUARE], B);
         ls_cuda_load<SQUARE>(&tile.BC[t][STATES + at.q * SQUARE], C);
-        float along_A[SQUARE] = {}, along_B[SQUARE] = {}, out[SQUARE] = {};
-        float dBC[2 * SQUARE] = {}, both = 0, input = 0;
-#pragma unroll
-        for (int i = 0; i < SQUARE; i++) input += B[i] * C[i];
+        float along_A[SQUARE] = {}, along_B[SQUARE] = {}, dBC[2 * SQUARE] = {}, both = 0;
 #pragma unroll
         for (int k = 0; k < SQUARE; k++) {
             both += dy[k] * moved[k];
-            if (sees) out[k] = moved[k] * input;
 #pragma unroll
             for (int i = 0; i < SQUARE; i++) {
                 float decay = ls_scan_exp2(step[k] * rate[k][i]);
@@ -456,7 +440,6 @@ static __device__ __forceinline__ void back_four(const place &at, const square &
                 along_B[k] += here * B[i];
                 along_A[k] += through * rate[k][i];
                 sums.dA[k][i] += step[k] * through;
-                if (sees) out[k] += C[i] * decayed;
             }
         }
 #pragma unroll
@@ -464,7 +447,6 @@ static __device__ __forceinline__ void back_four(const place &at, const square &
         tile.dBC[own / WARP][t][c / SQUARE * STATES + at.q * SQUARE + c % SQUARE] =
             sum_of_channels(dBC, lane);
         float sum_A = sum_of_states(along_A, lane), sum_B = sum_of_states(along_B, lane);
-        if (sees) tile.open[t][own] *= sum_of_states(out, lane) + sums.D * tile.u[t][own];
         __syncwarp(); /* all lanes have read what is overwritten */
         float u = tile.u[t][own], own_dy = tile.dy[t][own];
         float ddelta = (u * sum_B + LS_SCAN_LN_2 * sum_A) * tile.slope[t][own];
@@ -563,7 +545,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     const place at = place_of(job);
     const int own = at.e0 + (int)threadIdx.x;
     const int64_t piece = at.b * job.strips + blockIdx.y;
-    float *slots = job.states + ((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * STATES_OF_CHUNK *
+    float *slots = job.states + ((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * TILES_OF_CHUNK *
                                     FLOATS_OF_STATE;
     square rate, h;
     carried sums = {};
@@ -583,11 +565,11 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
         for (int i = 0; i < last; i++) {
             prepare<T, GATED, false>(job, at, row + i * BACKWARD_TILE, BACKWARD_TILE, tile);
             __syncthreads();
-#pragma unroll 1
-            for (int t0 = 0; t0 < BACKWARD_TILE; t0 += SQUARE) {
-                advance_four(at, rate, t0, tile, h);
-                leave(slots + (FOURS * i + t0 / SQUARE + 1) * FLOATS_OF_STATE, h);
-            }
+#pragma unroll 4
+            for (int t = 0; t < BACKWARD_TILE; t++)
+                advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first],
+                        &tile.BC[t][at.q * SQUARE], h);
+            leave(slots + (i + 1) * FLOATS_OF_STATE, h);
             __syncthreads();
         }
         for (int i = last; i >= 0; i--) {
@@ -598,10 +580,11 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
             __syncthreads();
 #pragma unroll 1
             for (int t0 = BACKWARD_TILE - SQUARE; t0 >= 0; t0 -= SQUARE) {
-                const int left_at = i < last ? t0 : 0; /* the last tile was not walked through */
-                fetch(slots + (FOURS * i + left_at / SQUARE) * FLOATS_OF_STATE, h);
+                fetch(slots + i * FLOATS_OF_STATE, h);
 #pragma unroll 1
-                for (int t = left_at; t < t0; t += SQUARE) advance_four(at, rate, t, tile, h);
+                for (int t = 0; t < t0; t++)
+                    advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first],
+                            &tile.BC[t][at.q * SQUARE], h);
                 back_four<GATED>(at, rate, t0, h, sums, tile);
             }
             __syncthreads();
@@ -644,7 +627,7 @@ int64_t ls_cuda_scan_strip_floats(int64_t batch, int64_t length, int64_t E) {
 
 ls_cuda_scan_room ls_cuda_scan_tiles_room(int64_t batch, int64_t length, int64_t E) {
     return (ls_cuda_scan_room){groups_of(E), ls_cuda_scan_strips(batch, length, E) * batch *
-                                                 groups_of(E) * STATES_OF_CHUNK * FLOATS_OF_STATE};
+                                                 groups_of(E) * TILES_OF_CHUNK * FLOATS_OF_STATE};
 }
 
 template <typename T> static bool row_fits(const ls_cuda_scan_rows<T> &rows) {

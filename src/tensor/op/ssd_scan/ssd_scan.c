@@ -27,9 +27,13 @@ static bool is_parameter(const ls_program *p, const ls_tensor *tensor, int64_t c
            tensor->type == ls_wide_type(p) && ls_count(tensor) == count;
 }
 
-/* Heads side by side; the stride of an axis of one is of no consequence. */
+/* The stride of an axis of one is of no consequence. */
+static bool is_last(const ls_tensor *tensor) {
+    return tensor->dim[3] == 1 || tensor->stride[3] == 1;
+}
+/* Heads side by side. */
 static bool is_dense(const ls_tensor *tensor) {
-    return tensor->stride[3] == 1 && (tensor->dim[2] == 1 || tensor->stride[2] == tensor->dim[3]);
+    return is_last(tensor) && (tensor->dim[2] == 1 || tensor->stride[2] == tensor->dim[3]);
 }
 
 static bool fits(const ls_program *p, const ls_ssd_operands *s) {
@@ -38,7 +42,7 @@ static bool fits(const ls_program *p, const ls_ssd_operands *s) {
         !is_rows(p, s->C, x, 4) || before->rank != 4)
         return false;
     const int64_t H = x->dim[2], P = x->dim[3], G = s->B->dim[2], N = s->B->dim[3];
-    return is_dense(x) && s->B->stride[3] == 1 && s->C->stride[3] == 1 && s->dt->dim[2] == H &&
+    return is_dense(x) && is_last(s->B) && is_last(s->C) && s->dt->dim[2] == H &&
            (H == 1 || s->dt->stride[2] == 1) && s->C->dim[2] == G && s->C->dim[3] == N &&
            H % G == 0 && is_parameter(p, s->A_log, H) &&
            (s->bias == NULL || is_parameter(p, s->bias, H)) &&

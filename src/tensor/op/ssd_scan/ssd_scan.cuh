@@ -167,7 +167,7 @@ static __device__ inline void ls_ssd_narrow(const float *from, int count, int N,
     const int padded = ls_ssd_round(N), stride = ls_ssd_stride(N);
     for (int k = (int)threadIdx.x; k < ls_ssd_round(count) * padded; k += LS_SSD_THREADS) {
         const int at = k / padded * stride + k % padded;
-        to[at] = __float2bfloat16_rn(from[at]);
+        to[at] = ls_cuda_narrow<ls_cuda_bf16>(from[at]);
     }
 }
 static __device__ inline void ls_ssd_narrow(const float *, int, int, float *) {}
@@ -183,16 +183,18 @@ static __device__ __forceinline__ void ls_ssd_tile(int k, const ls_cuda_bf16 *a,
         typename std::conditional<A_TRANSPOSED, wmma::col_major, wmma::row_major>::type a_layout;
     typedef
         typename std::conditional<B_TRANSPOSED, wmma::col_major, wmma::row_major>::type b_layout;
-    wmma::fragment<wmma::matrix_a, 16, 16, 16, ls_cuda_bf16, a_layout> left;
-    wmma::fragment<wmma::matrix_b, 16, 16, 16, ls_cuda_bf16, b_layout> right;
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, __nv_bfloat16, a_layout> left;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, __nv_bfloat16, b_layout> right;
     wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum;
     if (add)
         wmma::load_matrix_sync(sum, c, (unsigned)ldc, wmma::mem_row_major);
     else
         wmma::fill_fragment(sum, 0.0f);
     for (int i = 0; i < k; i += 16) {
-        wmma::load_matrix_sync(left, A_TRANSPOSED ? a + i * lda : a + i, (unsigned)lda);
-        wmma::load_matrix_sync(right, B_TRANSPOSED ? b + i : b + i * ldb, (unsigned)ldb);
+        const ls_cuda_bf16 *at = A_TRANSPOSED ? a + i * lda : a + i;
+        wmma::load_matrix_sync(left, (const __nv_bfloat16 *)at, (unsigned)lda);
+        at = B_TRANSPOSED ? b + i : b + i * ldb;
+        wmma::load_matrix_sync(right, (const __nv_bfloat16 *)at, (unsigned)ldb);
         wmma::mma_sync(sum, left, right, sum);
     }
     wmma::store_matrix_sync(c, sum, (unsigned)ldc, wmma::mem_row_major);
