@@ -1,9 +1,10 @@
 /* Sums of gradients over ranks while the backward part goes on.
  *
- * The flat gradient is cut into buckets (ls_optimizer). Where the last run of a rank's batch has added all that it
- * adds to a bucket, a thread of its own takes it along the tree: the sums within the rank
- * (ls_leaves_sum), then those with other ranks. Each element takes the same way as without, so the
- * bits are the same. Runs before the last one have nothing to send: their sums are the rank's own.
+ * The flat gradient is cut into buckets (ls_optimizer). Where the last run of a rank's batch has
+ * added all that it adds to a bucket, a thread of its own takes it along the tree: the sums within
+ * the rank (ls_leaves_sum), then those with other ranks. Each element takes the same way as
+ * without, so the bits are the same. Runs before the last one have nothing to send: their sums are
+ * the rank's own.
  *
  * From ls_overlap_begin to ls_overlap_end no one else may use the ranks. */
 #ifndef LS_TRAIN_OVERLAP_H

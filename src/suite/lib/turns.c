@@ -42,9 +42,10 @@ bool ls_turns_begin(ls_turns *t) {
 
 static ls_status send(ls_turns *t, ls_samples *samples, const int64_t *groups, int64_t count) {
     json_t *all = json_array();
-    for (int64_t i = 0; all != NULL && i < count; i++)
-        if (json_array_append(all, samples->groups[groups[i]]) != 0) all = NULL;
-    char *text = all == NULL ? NULL : ls_json_dump(all, JSON_COMPACT);
+    bool whole = all != NULL;
+    for (int64_t i = 0; whole && i < count; i++)
+        whole = json_array_append(all, samples->groups[groups[i]]) == 0;
+    char *text = whole ? ls_json_dump(all, JSON_COMPACT) : NULL;
     json_decref(all);
     if (text == NULL) return LS_FAIL(t->ctx, LS_ENOMEM, "no memory for the samples");
     const uint64_t length = strlen(text);
