@@ -545,9 +545,10 @@ static void test_gradient_add(void **state) {
 /* `apart`: the weights lie as the moments do. */
 static void try_adamw(bool apart) {
     enum { COUNT = LS_ADAMW_PIECE + 64 * 37, PIECES = 3 };
-    static const ls_adamw_piece pieces[PIECES] = {{0, LS_ADAMW_PIECE, true, 1, 64 * 37},
-                                                  {LS_ADAMW_PIECE, 64, false, 0.25F, 64 * 36},
-                                                  {LS_ADAMW_PIECE + 64, 64 * 36, true, 1, 0}};
+    static const ls_adamw_piece pieces[PIECES] = {
+        {0, LS_ADAMW_PIECE, true, 1, 0, 64 * 37},
+        {LS_ADAMW_PIECE, 64, false, 0.25F, 0.125, 64 * 36},
+        {LS_ADAMW_PIECE + 64, 64 * 36, true, 1, 0, 0}};
     static float here[4][COUNT], got[4][COUNT];
     static ls_bf16 shadow[COUNT], shadow_got[COUNT];
     double sums[PIECES], sums_got[PIECES];
@@ -573,7 +574,8 @@ static void try_adamw(bool apart) {
                      .scale = 0.5,
                      .decay = 0.1,
                      .rate = 0.01,
-                     .root = 1.25};
+                     .root = 1.25,
+                     .part = 0.5};
     ls_adamw far = pass;
     void **buffers[] = {&far.weights, &far.gradient, &far.mean, &far.square};
     for (int k = 0; k < 4; k++) {
