@@ -39,11 +39,10 @@ ls_output ls_head_classes(ls_program *p, const ls_model_settings *about, ls_tens
         x = ls_activate(p, LS_ACT_GELU, false, x);
         if (x == NULL) return (ls_output){0};
     }
-    return (ls_output){
-        x, ls_param(p, "head.weight", LS_DIMS(about->classes, x->dim[1]), init),
-        about->head_hidden > 0
-            ? NULL
-            : ls_param(p, "head.bias", LS_DIMS(about->classes), ls_init_bias())};
+    return (ls_output){x, ls_param(p, "head.weight", LS_DIMS(about->classes, x->dim[1]), init),
+                       about->head_hidden > 0
+                           ? NULL
+                           : ls_param(p, "head.bias", LS_DIMS(about->classes), ls_init_bias())};
 }
 
 ls_status ls_head_classes_check(ls_ctx *ctx, const ls_model_settings *about) {

@@ -25,8 +25,9 @@ typedef struct ls_model_settings {
     double number_mean, number_deviation;    /* of tokens that are numbers */
     int64_t head_hidden; /* width of the layer before a classifier's product; 0: there is none */
     int64_t embedding_width; /* 0: width */
-    bool norm_weight, norm_padding, norm_unbiased, dropout_tied, numbers, inner_norm, tied, bias, scale_embedding,
-        norm_embedding, feed_forward, head_bias, scale_head, last_norm, embedding, mixing;
+    bool norm_weight, norm_padding, norm_unbiased, dropout_tied, numbers, inner_norm, tied, bias,
+        scale_embedding, norm_embedding, feed_forward, head_bias, scale_head, last_norm, embedding,
+        mixing;
     int64_t token_types;             /* rows of their table; 0: there are none */
     int head_activation;             /* of the layer before a masked head; 0: no such layer */
     int64_t mask_token, start_token; /* ids of a text's objective; -1: not known */

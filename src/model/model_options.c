@@ -105,10 +105,11 @@ static const ls_option options[] = {
            "Width of a layer with GELU between the pooled rows and a classifier's product, which "
            "then has no bias (Mega); 0: none.",
            .needs = "head=classify|match"),
-    LS_BOOL("numbers", FIELD(numbers), "false",
-            "Whether tokens are numbers, such as pixels: from 0 to 1 over the vocabulary, normalised "
-            "and multiplied with one row, not looked up.",
-            .needs = "head=classify|match"),
+    LS_BOOL(
+        "numbers", FIELD(numbers), "false",
+        "Whether tokens are numbers, such as pixels: from 0 to 1 over the vocabulary, normalised "
+        "and multiplied with one row, not looked up.",
+        .needs = "head=classify|match"),
     LS_REAL("number_mean", FIELD(number_mean), "0.5", -1e6, 1e6, "Taken away from such a number.",
             .needs = "numbers=true"),
     LS_REAL("number_deviation", FIELD(number_deviation), "0.5", 1e-6, 1e6,

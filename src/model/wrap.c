@@ -31,7 +31,8 @@ static ls_tensor *embed_numbers(ls_program *p, const ls_model_settings *about, l
                              .no_decay = true,
                              .fixed = true};
     ls_tensor *table = ls_param(p, "embed.numbers", LS_DIMS(about->vocabulary, 1), numbers);
-    ls_tensor *weight = ls_param(p, "embed.weight", LS_DIMS(about->width, 1), embedding_init(about));
+    ls_tensor *weight =
+        ls_param(p, "embed.weight", LS_DIMS(about->width, 1), embedding_init(about));
     ls_tensor *bias = ls_param(p, "embed.bias", LS_DIMS(about->width), ls_init_bias());
     return ls_linear(p, ls_embed(p, tokens, table), weight, bias);
 }
@@ -49,8 +50,8 @@ ls_tensor *ls_embed_tokens(ls_program *p, const ls_model_settings *about, ls_ten
     if (about->numbers) return embed_numbers(p, about, tokens);
     const int64_t width = about->embedding_width > 0 ? about->embedding_width : about->width;
     if (head->embed == NULL)
-        *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, width),
-                              embedding_init(about));
+        *embedding =
+            ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, width), embedding_init(about));
     ls_tensor *x =
         head->embed != NULL ? head->embed(p, about, tokens) : ls_embed(p, tokens, *embedding);
     if (about->embedding_width > 0)

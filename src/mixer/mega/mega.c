@@ -303,9 +303,8 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
         ls_activate(p, activation, false, ls_plus(p, part[HIDDEN], project(p, "h", seen, s.D)));
     hidden = ls_dropout(p, hidden, o->dropout);
     const bool of_stream = o->residual == RESIDUAL_STREAM && mixer->stream != NULL;
-    ls_tensor *change =
-        ls_gate(p, LS_ACT_SIGMOID, part[UPDATE],
-                ls_plus(p, hidden, ls_times(p, of_stream ? mixer->stream : x, -1)));
+    ls_tensor *change = ls_gate(p, LS_ACT_SIGMOID, part[UPDATE],
+                                ls_plus(p, hidden, ls_times(p, of_stream ? mixer->stream : x, -1)));
     if (o->residual != RESIDUAL_GATED) return change;
     ls_tensor *y = ls_plus(p, x, change);
     return o->norm != NORM_NONE && o->norm_place == PLACE_AFTER ? norm(p, o, y) : y;

@@ -150,15 +150,17 @@ static ls_modes declare(ls_program *p, const ls_mixer *mixer) {
     const s5_options *o = mixer->options;
     const int64_t P = modes_of(o);
     const double block = (double)(o->d_state / o->blocks);
-    const ls_init half = {
-        .kind = LS_INIT_CONSTANT, .a = -0.5, .no_decay = true, .never_decays = true,
-        .own_rate = true, .full = true};
+    const ls_init half = {.kind = LS_INIT_CONSTANT,
+                          .a = -0.5,
+                          .no_decay = true,
+                          .never_decays = true,
+                          .own_rate = true,
+                          .full = true};
     return (ls_modes){
         .real = ls_param(p, "Lambda_re", LS_DIMS(P), half),
         .imag = ls_param(p, "Lambda_im", LS_DIMS(P),
                          made_by(fill_frequency, block, o->conj_sym ? block / 2 : block)),
-        .log_step =
-            ls_param(p, "log_step", LS_DIMS(P), step_init(o)),
+        .log_step = ls_param(p, "log_step", LS_DIMS(P), step_init(o)),
         .valid = mixer->valid,
         .hold = (ls_hold)o->hold,
         .real_max = o->clip_eigs ? -1e-4 : INFINITY,

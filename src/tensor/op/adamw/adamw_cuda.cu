@@ -81,9 +81,11 @@ static void norm(const ls_run *run, const ls_node *node) {
 static void apply(const ls_run *run, const ls_node *node) {
     const ls_adamw *pass = (const ls_adamw *)node->attributes;
     if (pass->piece_count == 0) return;
-    factors by = {(float)pass->beta1, (float)(1 - pass->beta1), (float)pass->beta2,
-                  (float)(1 - pass->beta2), (float)pass->scale, (float)pass->epsilon,
-                  (float)pass->rate, (float)pass->root, (float)pass->part, pass->decay};
+    factors by = {(float)pass->beta1, (float)(1 - pass->beta1),
+                  (float)pass->beta2, (float)(1 - pass->beta2),
+                  (float)pass->scale, (float)pass->epsilon,
+                  (float)pass->rate,  (float)pass->root,
+                  (float)pass->part,  pass->decay};
     buffers at = {(float *)pass->weights,
                   (float *)pass->gradient,
                   (float *)pass->mean,
