@@ -138,10 +138,21 @@ static void give_staged(ls_cuda *cuda) {
 
 /* ---- kernels ---- */
 
+/* LONGSHOT_CUDA_JOIN=0 leaves all nodes apart, =-A+B,-C+D those of these names. */
+static bool left_apart(const char *op) {
+    const char *join = getenv("LONGSHOT_CUDA_JOIN");
+    const size_t length = strlen(op);
+    if (join == NULL || strchr(op, '+') == NULL) return false;
+    if (strcmp(join, "0") == 0) return true;
+    for (const char *at = strchr(join, '-'); at != NULL; at = strchr(at + 1, '-'))
+        if (strncmp(at + 1, op, length) == 0 && (at[1 + length] == ',' || at[1 + length] == '\0'))
+            return true;
+    return false;
+}
+
 static const ls_kernel *kernel(const ls_device *device, const char *op) {
     (void)device;
-    const char *join = getenv("LONGSHOT_CUDA_JOIN");
-    if (join != NULL && strcmp(join, "0") == 0 && strchr(op, '+') != NULL) return NULL;
+    if (left_apart(op)) return NULL;
     for (size_t i = 0; ls__cuda_kernels[i] != NULL; i++)
         for (const ls_kernel *k = ls__cuda_kernels[i]; k->op != NULL; k++)
             if (strcmp(k->op, op) == 0) return k;

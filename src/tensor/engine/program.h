@@ -84,6 +84,10 @@ struct ls_node {
     size_t workspace;
     bool apart; /* recorded between ls_apart and ls_apart_end */
     bool small; /* one thread does it sooner than a team: ls_run says 1 */
+    /* of nodes that a device computes in one step (join.c): each as it was, with its place among
+     * the operands and results here */
+    const ls_node *parts;
+    int part_count;
 };
 
 /* What holds while a program runs. */

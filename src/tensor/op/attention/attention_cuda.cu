@@ -87,14 +87,8 @@ static void forward(const ls_run *run, const ls_node *node) {
     if (job.splits > 1) ls_cuda_attention_merge(run, &job, type_of(node));
 }
 
-static void backward(const ls_run *run, const ls_node *node) {
-    ls_cuda_attention job;
-    ls_hopper_attention hopper;
-    ls_cuda_attention_begin(run, node, true, &job);
-    if (hopper_takes(run, &job, type_of(node), &hopper)) {
-        ls_hopper_attention_backward(ls_cuda_of(run), &hopper);
-        return;
-    }
+/* By the general kernels. */
+static void backward_any(const ls_run *run, const ls_node *node, ls_cuda_attention &job) {
     ls_cuda_attention_statistics(run, &job, type_of(node));
     if (ls_cuda_attention_relative_fits(&job, type_of(node))) {
         ls_cuda_attention_relative(run, &job);
@@ -105,6 +99,55 @@ static void backward(const ls_run *run, const ls_node *node) {
     else
         ls_cuda_attention_plain_grad(run, &job, type_of(node));
     ls_cuda_attention_distance_grad(run, &job, type_of(node));
+}
+
+static void backward(const ls_run *run, const ls_node *node) {
+    ls_cuda_attention job;
+    ls_hopper_attention hopper;
+    ls_cuda_attention_begin(run, node, true, &job);
+    if (hopper_takes(run, &job, type_of(node), &hopper))
+        ls_hopper_attention_backward(ls_cuda_of(run), &hopper);
+    else
+        backward_any(run, node, job);
+}
+
+/* ---- gradients of queries and keys that were rotated: see engine/join.c ---- */
+
+enum { TURNED_WIDTH = 64 };
+
+static ls_hopper_array array_of(const ls_tensor *x) {
+    return {(ls_cuda_bf16 *)ls_data(x), x->stride[0], x->stride[1], x->stride[2]};
+}
+
+/* The Hopper kernels rotate what they write; else each is done by itself. */
+static void backward_turned(const ls_run *run, const ls_node *node) {
+    const ls_node *grad = &node->parts[0], *dq = &node->parts[1], *dk = &node->parts[2];
+    ls_cuda_attention job;
+    ls_hopper_attention hopper = {};
+    ls_cuda_attention_begin(run, grad, true, &job);
+    const bool takes = hopper_takes(run, &job, type_of(grad), &hopper);
+    ls_hopper_attention turned = hopper;
+    turned.dq = array_of(dq->out[0]);
+    turned.dk = array_of(dk->out[0]);
+    if (takes && ls_cuda_turns_fit(dq, TURNED_WIDTH) && ls_cuda_turns_fit(dk, TURNED_WIDTH) &&
+        ls_hopper_attention_takes(ls_cuda_of(run), &turned)) {
+        const ls_hopper_attention shape =
+            hopper_shape(turned.B, turned.T, turned.N, turned.H, turned.G, turned.D);
+        char *tables = (char *)turned.workspace + ls_hopper_attention_workspace(&shape, true);
+        turned.dq_turns = ls_cuda_turns_fill(run, dq, tables);
+        turned.dk_turns = ls_cuda_turns_same(dq, dk)
+                              ? turned.dq_turns
+                              : ls_cuda_turns_fill(run, dk, tables + ls_cuda_turns_bytes(dq));
+        ls_hopper_attention_backward(ls_cuda_of(run), &turned);
+        return;
+    }
+    if (takes)
+        ls_hopper_attention_backward(ls_cuda_of(run), &hopper);
+    else
+        backward_any(run, grad, job);
+    const ls_kernel *rotate = ls_cuda_of(run)->device.kernel(&ls_cuda_of(run)->device, "rotate");
+    rotate->by_type[LS_BF16](run, dq);
+    rotate->by_type[LS_BF16](run, dk);
 }
 
 static size_t workspace(const ls_node *node, bool backward) {
@@ -124,10 +167,16 @@ static size_t backward_workspace(const ls_node *node, int threads) {
     return workspace(node, true);
 }
 
+static size_t turned_workspace(const ls_node *node, int threads) {
+    return (size_t)ls_round_up((int64_t)backward_workspace(&node->parts[0], threads), 256) +
+           ls_cuda_turns_bytes(&node->parts[1]) + ls_cuda_turns_bytes(&node->parts[2]);
+}
+
 LS_CUDA_DECLARE_TABLE(attention);
 const ls_kernel LS_CUDA_TABLE(attention)[] = {
     {"attention", {NULL, forward, forward}, forward_workspace},
     {"attention_grad", {NULL, backward, backward}, backward_workspace},
+    {"attention_grad+rotate+rotate", {NULL, NULL, backward_turned}, turned_workspace},
     {"listed_attention", {NULL, forward, forward}, forward_workspace},
     {"listed_attention_grad", {NULL, backward, backward}, backward_workspace},
     {"span_attention", {NULL, forward, forward}, forward_workspace},

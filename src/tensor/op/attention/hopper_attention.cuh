@@ -5,6 +5,7 @@
 #define LS_TENSOR_CUDA_HOPPER_ATTENTION_H
 
 #include "tensor/cuda/cuda.cuh"
+#include "tensor/op/rotate/rotate.cuh"
 
 /* Element [b][row][head][e] is at data + b * batch + row * row + head * head + e, all counted in
  * elements; e runs over D. */
@@ -28,7 +29,8 @@ typedef struct ls_hopper_attention {
     bool decay_halves;      /* pair i = (i, i + decay_pairs), else (2 i, 2 i + 1) */
     const float *log_decay; /* [decay_pairs] in units of log 2, on the device */
     ls_hopper_array q, k, v, o;
-    ls_hopper_array d_o, dq, dk, dv; /* backward alone */
+    ls_hopper_array d_o, dq, dk, dv;  /* backward alone */
+    ls_cuda_turns dq_turns, dk_turns; /* by which dq and dk are rotated; heads of 64 alone */
     float *lse;      /* [B,H,T], natural logarithm; -INFINITY for no keys; forward: or NULL */
     void *workspace; /* 256-byte aligned, in both directions */
 } ls_hopper_attention;

@@ -33,6 +33,7 @@ typedef struct backward_job {
     const int *reach; /* hopper_reach */
     hopper_decay decay;
     ls_hopper_array dk, dv;
+    ls_cuda_turns dk_turns;
     const float *terms, *dots; /* [B,H,query_tiles * rows] */
     float *dq;                 /* [B,H,query_tiles][GROUPS][HALF_FLOATS] */
     int *flags;                /* [B,H,query_tiles][GROUPS] */
@@ -386,6 +387,7 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
     hopper_meet(TOGETHER, GROUPS * HOPPER_GROUP); /* both are done with the keys */
     hopper_write_tile<D>(dv, 1, 1, v_rows, layout::key_panel, MEETING + group, &job->dv,
                          place.batch, place.key_head, group_key, job->bounds.keys);
+    if constexpr (D == 64) hopper_turn(dk, &job->dk_turns, group_key, job->bounds.keys);
     hopper_write_tile<D>(dk, job->scale, job->scale, k_rows, layout::key_panel, MEETING + group,
                          &job->dk, place.batch, place.key_head, group_key, job->bounds.keys);
 }
@@ -438,6 +440,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
 
 typedef struct rows_job {
     ls_hopper_array o, d_o, dq;
+    ls_cuda_turns dq_turns;
     const float *lse, *slopes;
     float *terms, *dots;
     const float *sums;
@@ -513,6 +516,7 @@ template <int D> __global__ void after_kernel(const __grid_constant__ rows_job j
     }
     if (job.decay.pairs > 0)
         decay_rest(sums, &job.decay, D == 64 ? 0 : 64 * half, D == 64 ? 64 * half : 0);
+    if (D == 64) hopper_turn(sums, &job.dq_turns, row, job.rows);
     ls_hopper_array to = job.dq;
     if (D == 128) to.data += 64 * half;
     hopper_write_tile<64>(sums, job.scale, job.scale, tile, 0, 1, &to, batch, head, row, job.rows);
@@ -570,6 +574,7 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
     rows_job rows = {.o = a->o,
                      .d_o = a->d_o,
                      .dq = a->dq,
+                     .dq_turns = a->dq_turns,
                      .lse = a->lse,
                      .slopes = a->slopes,
                      .terms = (float *)(base + space.terms),
@@ -595,6 +600,7 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
                         .decay = hopper_decay_of(a),
                         .dk = a->dk,
                         .dv = a->dv,
+                        .dk_turns = a->dk_turns,
                         .terms = rows.terms,
                         .dots = rows.dots,
                         .dq = (float *)(base + space.dq),

@@ -71,14 +71,6 @@ static size_t weight_grad_workspace(const ls_node *node, int threads) {
 
 /* ---- with the activation that follows: see engine/join.c ---- */
 
-/* The second of two nodes, of which the first has so many operands; each has one result. */
-static ls_node second_of(const ls_node *node, int first_in) {
-    ls_node second = *node;
-    second.in += first_in, second.in_count -= first_in;
-    second.out += 1, second.out_count -= 1;
-    return second;
-}
-
 static bool row_fits(const ls_tensor *tensor, int64_t *stride) {
     int64_t rows, width;
     return ls_rows(tensor, &rows, &width, stride) && *stride % 8 == 0 && width % 8 == 0 &&
@@ -107,15 +99,13 @@ static void with_activation(const ls_run *run, const ls_node *second, const char
 }
 
 static void forward_activate(const ls_run *run, const ls_node *node) {
-    const ls_node second = second_of(node, 3);
-    ls_cuda_product g = forward_product(node);
-    with_activation(run, &second, "activate", &g, run->workspace);
+    ls_cuda_product g = forward_product(&node->parts[0]);
+    with_activation(run, &node->parts[1], "activate", &g, run->workspace);
 }
 
 static void input_grad_activate(const ls_run *run, const ls_node *node) {
-    const ls_node second = second_of(node, 2);
-    ls_cuda_product g = input_grad_product(node);
-    with_activation(run, &second, "activate_grad", &g, NULL);
+    ls_cuda_product g = input_grad_product(&node->parts[0]);
+    with_activation(run, &node->parts[1], "activate_grad", &g, NULL);
 }
 
 LS_CUDA_DECLARE_TABLE(linear);
