@@ -69,8 +69,11 @@ static ls_node *join(ls_program *p, const ls_node *first, const ls_node *second,
 
 void ls__join_nodes(ls_program *p) {
     size_t count = 0;
-    /* what streams compute token by token stays as it is */
-    if (ls_failed(p) || !p->options.grad || ls__device_of(p->ctx, p->options.type) == NULL) return;
+    if (ls_failed(p) || ls__device_of(p->ctx, p->options.type) == NULL) return;
+    if (!p->options.grad) {
+        if (p->options.streaming) ls__chain_nodes(p);
+        return;
+    }
     for (size_t i = 0; i < p->nodes.count; i++) {
         ls_node *node = p->nodes.at[i];
         const int pair = i + 1 < p->nodes.count ? pair_at(p, i) : PAIRS;
