@@ -453,10 +453,46 @@ static void test_deep(void **state) {
     for (int i = 0; i < 4; i++) free(got[i]);
 }
 
+/* ---- tokens that a device chooses itself ---- */
+
+enum { CHOSEN = 70, ROWS = 2, KNOWN = VOCABULARY - 3 };
+
+/* As the caller would: the most likely of those that are known, each after the one before. */
+static void test_choices(void **state) {
+    (void)state;
+    const ls_sampling most_likely = {0};
+    for (int m = 0; m < MODELS; m++) {
+        if (test_is_brief() && m > 1) continue;
+        world w;
+        ls_stream *here, *there;
+        const char *words = strstr(models[m], "model.length") == NULL
+                                ? models[m]
+                                : "mixer.heads=2 model.position=learned model.length=90";
+        int32_t now[ROWS] = {3, 11}, chosen[ROWS * CHOSEN], want[ROWS][CHOSEN];
+        double logits[ROWS * VOCABULARY];
+        open_on(&w, words, LS_BF16, NULL);
+        OK(&w, ls_stream_new(w.model, ROWS, CHOSEN + 2, CHUNK, &here));
+        OK(&w, ls_stream_new(w.model, ROWS, CHOSEN + 2, CHUNK, &there));
+        for (int i = 0; i < CHOSEN; i++) {
+            OK(&w, ls_stream_logits(here, now, 1, 1, logits));
+            for (int b = 0; b < ROWS; b++)
+                now[b] = want[b][i] =
+                    ls_sample(&most_likely, logits + b * VOCABULARY, KNOWN, 0, NULL);
+        }
+        OK(&w, ls_stream_choose(there, (int32_t[ROWS]){3, 11}, 1, KNOWN, CHOSEN, chosen));
+        for (int b = 0; b < ROWS; b++)
+            assert_memory_equal(chosen + b * CHOSEN, want[b], sizeof want[b]);
+        assert_int_equal(ls_stream_position(there), CHOSEN);
+        ls_stream_free(here);
+        ls_stream_free(there);
+        world_close(&w);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens), cmocka_unit_test(test_chained_bits),
-        cmocka_unit_test(test_deep), cmocka_unit_test(test_kept_bits),
-        cmocka_unit_test(test_when_kept)};
+        cmocka_unit_test(test_tokens),       cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_chained_bits), cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_kept_bits),    cmocka_unit_test(test_when_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

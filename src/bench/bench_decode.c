@@ -1,4 +1,4 @@
-/* Decoding one token at a time with a 124M llama-shaped model, beside what the bandwidth of memory
+/* Decoding one token at a time, always the most likely, with a 124M llama-shaped model, beside what the bandwidth of memory
  * allows: every weight and every cached key and value must be read once for each token. */
 #include <string.h>
 
@@ -28,24 +28,31 @@ ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, in
     const int64_t stride = depth + 1;
     double *logits = ls_new(ctx, (size_t)(batch * vocabulary), sizeof *logits);
     int32_t *tokens = ls_new(ctx, (size_t)(batch * stride), sizeof *tokens);
+    int32_t *chosen = ls_new(ctx, (size_t)(batch * TOKENS), sizeof *chosen);
     ls_stream *stream = NULL;
     ls_status status = LS_ENOMEM;
-    if (logits == NULL || tokens == NULL) goto fail;
+    if (logits == NULL || tokens == NULL || chosen == NULL) goto fail;
     for (int64_t i = 0; i < batch * stride; i++) tokens[i] = (int32_t)(i * 7919 % vocabulary);
     LS_TRY_GOTO(ls_bench_go_on(bench));
-    LS_TRY_GOTO(ls_stream_new(model, batch, depth + rounds * TOKENS + 2, CHUNK, &stream));
+    LS_TRY_GOTO(ls_stream_new(model, batch, depth + (rounds + 1) * TOKENS + 3, CHUNK, &stream));
     double start = ls_bench_clock(bench);
     if (depth > 0) LS_TRY_GOTO(ls_stream_logits(stream, tokens, depth, stride, logits));
     double prefill = depth > 0 ? (double)(batch * depth) / (ls_bench_clock(bench) - start) : 0;
     LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, stride, logits));
+    LS_TRY_GOTO(ls_bench_go_on(bench));
+    start = ls_bench_clock(bench);
+    for (int i = 0; i < TOKENS; i++)
+        LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, stride, logits));
+    const double with_logits = (double)(batch * TOKENS) / (ls_bench_clock(bench) - start);
+    LS_TRY_GOTO(ls_stream_choose(stream, tokens, stride, 0, 2, chosen));
     for (int64_t round = 0; round < rounds; round++) {
         LS_TRY_GOTO(ls_bench_go_on(bench));
         start = ls_bench_clock(bench);
-        for (int i = 0; i < TOKENS; i++)
-            LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, stride, logits));
+        LS_TRY_GOTO(ls_stream_choose(stream, tokens, stride, 0, TOKENS, chosen));
         ls_turns_add(&turns, ls_bench_clock(bench) - start);
     }
-    const double rate = (double)(batch * TOKENS) / ls_turns_median(&turns), spread = ls_turns_spread(&turns);
+    const double rate = (double)(batch * TOKENS) / ls_turns_median(&turns),
+                 spread = ls_turns_spread(&turns);
     /* as with all limits the highest that was seen counts */
     double bandwidth = 0;
     LS_TRY_GOTO(ls_machine_bandwidth(ctx, &bandwidth));
@@ -57,18 +64,21 @@ ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, in
     ls_text_printf(ctx, &bench->text,
                    "  depth %6lld %8.1f tokens/s, spread %.0f%%; bandwidth allows %.1f: %.0f%%",
                    (long long)depth, rate, 100 * spread, limit, 100 * rate / limit);
+    ls_text_printf(ctx, &bench->text, "; with logits to the caller %.1f", with_logits);
     if (batch > 1) ls_text_printf(ctx, &bench->text, "; %lld side by side", (long long)batch);
     if (prefill > 0) ls_text_printf(ctx, &bench->text, "; prefill %.0f tokens/s", prefill);
     ls_text_printf(ctx, &bench->text, "\n");
-    json_t *row = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "depth", (json_int_t)depth,
+    json_t *row = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "depth", (json_int_t)depth,
                             "tokens_per_second", rate, "spread", spread, "bandwidth_limit", limit,
-                            "share", rate / limit, "prefill_tokens_per_second", prefill);
+                            "share", rate / limit, "prefill_tokens_per_second", prefill,
+                            "logits_tokens_per_second", with_logits);
     if (batch > 1) json_object_set_new(row, "streams", json_integer((json_int_t)batch));
     json_array_append_new(rows, row);
 fail:
     ls_stream_free(stream);
     ls_free(ctx, logits);
     ls_free(ctx, tokens);
+    ls_free(ctx, chosen);
     return status;
 }
 
