@@ -18,7 +18,7 @@ typedef struct ls_bench_settings {
     int matmul; /* ls_train_matmul */
     int64_t rounds;
     double seconds;
-    ls_ints lengths, depths;
+    ls_ints lengths, depths, streams;
 } ls_bench_settings;
 extern const ls_option_table ls_bench_options;
 

@@ -138,25 +138,54 @@ static void give_staged(ls_cuda *cuda) {
 
 /* ---- kernels ---- */
 
-/* LONGSHOT_CUDA_JOIN=0 leaves all nodes apart, =-A+B,-C+D those of these names. */
-static bool left_apart(const char *op) {
+/* Whether LONGSHOT_CUDA_JOIN lets a kernel of several nodes be used: 0 none, 1 all, the names of some
+ * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those. */
+static bool may_join(const char *op) {
     const char *join = getenv("LONGSHOT_CUDA_JOIN");
+    /* chains of streams: not yet by themselves */
+    if (join == NULL) return strncmp(op, "residual", 8) != 0 && strstr(op, "cache") == NULL;
+    if (strcmp(join, "1") == 0) return true;
     const size_t length = strlen(op);
-    if (join == NULL || strchr(op, '+') == NULL) return false;
-    if (strcmp(join, "0") == 0) return true;
-    for (const char *at = strchr(join, '-'); at != NULL; at = strchr(at + 1, '-'))
-        if (strncmp(at + 1, op, length) == 0 && (at[1 + length] == ',' || at[1 + length] == '\0'))
-            return true;
-    return false;
+    const bool but = join[0] == '-';
+    for (const char *at = join; (at = strstr(at, op)) != NULL; at += length) {
+        const bool begins = but ? at[-1] == '-' : at == join || at[-1] == ',';
+        if (begins && (at[length] == 0 || at[length] == ',')) return !but;
+    }
+    return but;
 }
 
 static const ls_kernel *kernel(const ls_device *device, const char *op) {
     (void)device;
-    if (left_apart(op)) return NULL;
+    if (strchr(op, '+') != NULL && !may_join(op)) return NULL;
     for (size_t i = 0; ls__cuda_kernels[i] != NULL; i++)
         for (const ls_kernel *k = ls__cuda_kernels[i]; k->op != NULL; k++)
             if (strcmp(k->op, op) == 0) return k;
     return NULL;
+}
+
+void ls_cuda_chain_apart(const ls_run *run, const ls_node *node) {
+    const ls_chain *chain = (const ls_chain *)node->attributes;
+    bool all = true, one;
+    ls_run each = *run;
+    each.steady = &one;
+    for (int i = 0; i < chain->count; i++) {
+        const ls_node *part = chain->node[i];
+        one = ls__node_anywhere(part);
+        kernel(run->device, part->op->name)->by_type[chain->type](&each, part);
+        all = all && one;
+    }
+    if (run->steady != NULL) *run->steady = all;
+}
+
+size_t ls_cuda_chain_workspace(const ls_node *node, int threads) {
+    const ls_chain *chain = (const ls_chain *)node->attributes;
+    size_t most = 0;
+    for (int i = 0; i < chain->count; i++) {
+        const ls_kernel *own = kernel(NULL, chain->node[i]->op->name);
+        const size_t bytes = own->workspace == NULL ? 0 : own->workspace(chain->node[i], threads);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 static void begin(ls_device *device, const ls_run *run) {
@@ -248,6 +277,7 @@ static void close_device(ls_device *device) {
     if (cuda->products != NULL) cublasLtDestroy(cuda->products);
     cudaFree(cuda->product_workspace);
     cudaFree(cuda->now);
+    cudaFree(cuda->arrivals);
     if (cuda->stream != NULL) cudaStreamDestroy(cuda->stream);
     free(cuda->now_here);
     free(cuda);
@@ -295,6 +325,9 @@ static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
     STEP("taking memory", cudaMalloc(&cuda->product_workspace, LS_CUDA_PRODUCT_WORKSPACE));
     STEP("taking memory", cudaMalloc((void **)&cuda->now, sizeof *cuda->now));
     STEP("clearing memory", cudaMemset(cuda->now, 0, sizeof *cuda->now));
+    const size_t arrivals = LS_CUDA_ARRIVALS * sizeof *cuda->arrivals;
+    STEP("taking memory", cudaMalloc((void **)&cuda->arrivals, arrivals));
+    STEP("clearing memory", cudaMemset(cuda->arrivals, 0, arrivals));
 #undef STEP
     *what = "starting cuBLASLt";
     *error = cudaErrorUnknown;

@@ -75,9 +75,9 @@ static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_
     ls_tensor *cache = add_port(p, name, kind, x->type, x->rank, dim, keep, ls_row_of_token);
     if (cache == NULL) return NULL;
     ((ls_port *)p->ports.at[cache->port])->appended = true;
-    ls_record(p, &append_op, &(struct ls_append){kind, keep}, sizeof(struct ls_append), 1, &x, 1,
-              &cache);
-    return cache;
+    ls_node *node = ls_record(p, &append_op, &(struct ls_append){kind, keep},
+                              sizeof(struct ls_append), 1, &x, 1, &cache);
+    return node != NULL && ls__list_add(p, &p->appends, node) ? cache : NULL;
 }
 
 ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep) {
@@ -224,8 +224,7 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
     return plan;
 }
 
-/* Whether an append finds room for its rows behind those of the cache. */
-static bool appends_only(const ls_run *run, const ls_node *node) {
+bool ls__appends_only(const ls_run *run, const ls_node *node) {
     const struct ls_append *append = node->attributes;
     const ls_extent extent = ls_cache_extent(run, node->out[0]);
     return append->kind == LS_PORT_CACHE && !append->keep.exact &&
@@ -240,10 +239,8 @@ bool ls__state_goes_on(const ls_program *p, const ls_run *run) {
         if (p->place[i].data != state->port[i].data ||
             p->place[i].first != state->port[i].extent.first)
             return false;
-    for (size_t i = 0; i < p->nodes.count; i++) {
-        const ls_node *node = p->nodes.at[i];
-        if (node->op == &append_op && !appends_only(run, node)) return false;
-    }
+    for (size_t i = 0; i < p->appends.count; i++)
+        if (!ls__appends_only(run, p->appends.at[i])) return false;
     return true;
 }
 
@@ -253,10 +250,7 @@ void ls__state_went_on(ls_program *p, const ls_state *state) {
 }
 
 void ls__append_all(const ls_program *p, const ls_run *run) {
-    for (size_t i = 0; i < p->nodes.count; i++) {
-        const ls_node *node = p->nodes.at[i];
-        if (node->op == &append_op) ls__append_begin(run, node);
-    }
+    for (size_t i = 0; i < p->appends.count; i++) ls__append_begin(run, p->appends.at[i]);
 }
 
 /* ---- states ---- */
