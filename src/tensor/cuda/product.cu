@@ -12,7 +12,7 @@ static const double worth_timing = 1 << 24; /* m n k: below this all ways are la
 /* Everything the choice of an algorithm depends on; compared as bytes. */
 typedef struct product_key {
     int64_t m, n, k, a_stride, b_stride, c_stride;
-    int32_t a_transposed, b_transposed, type, c_type, add, epilogue;
+    int32_t a_transposed, b_transposed, type, b_type, c_type, add, epilogue;
     int32_t a_alignment, b_alignment, c_alignment, extra_alignment;
     int32_t tf32;          /* operands in f32 are rounded to it */
     int32_t inner_aligned; /* of GELU, and: */
@@ -42,7 +42,14 @@ typedef struct known_products {
 /* ---- what there is to know of a product ---- */
 
 static cudaDataType_t cuda_type(int32_t type) {
-    return type == LS_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    return type == LS_E4M3   ? CUDA_R_8F_E4M3
+           : type == LS_E5M2 ? CUDA_R_8F_E5M2
+           : type == LS_BF16 ? CUDA_R_16BF
+                             : CUDA_R_32F;
+}
+
+static bool is_fp8(int32_t type) {
+    return type == LS_E4M3 || type == LS_E5M2;
 }
 
 /* At most 16 bytes count: no kernel needs more, and keys must not depend on chance. */
@@ -75,7 +82,7 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
     key.m = g->m, key.n = g->n, key.k = g->k;
     key.a_stride = g->a.stride, key.b_stride = g->b.stride, key.c_stride = g->c_stride;
     key.a_transposed = g->a.transposed, key.b_transposed = g->b.transposed;
-    key.type = g->a.type, key.c_type = g->c_type;
+    key.type = g->a.type, key.b_type = g->b.type, key.c_type = g->c_type;
     key.tf32 = g->tf32 && g->a.type == LS_F32;
     key.add = g->add, key.epilogue = epilogue;
     const void *c = g->c;
@@ -90,14 +97,16 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
 }
 
 static void key_text(const known_products *state, const product_key *key, char *out, size_t bytes) {
+    char operands[16];
+    snprintf(operands, sizeof operands, "%s%s", ls_dtype_name((ls_dtype)key->type),
+             is_fp8(key->type) ? ls_dtype_name((ls_dtype)key->b_type) : "");
+    if (key->tf32) snprintf(operands, sizeof operands, "tf32");
     int used = snprintf(out, bytes,
                         "%s/m%lld,n%lld,k%lld/s%lld,%lld,%lld/t%d%d/%s,%s/add%d/e%d/a%d,%d,%d,%d",
                         state->where, (long long)key->m, (long long)key->n, (long long)key->k,
                         (long long)key->a_stride, (long long)key->b_stride,
                         (long long)key->c_stride, key->a_transposed, key->b_transposed,
-                        key->type == LS_BF16 ? "bf16"
-                        : key->tf32          ? "tf32"
-                                             : "f32",
+                        operands,
                         key->c_type == LS_BF16 ? "bf16" : "f32", key->add, key->epilogue,
                         key->a_alignment, key->b_alignment, key->c_alignment, key->extra_alignment);
     if (is_gelu(key->epilogue) && used > 0 && (size_t)used < bytes)
@@ -133,7 +142,7 @@ static known_product *new_product(const product_key *key) {
     known->key = *key;
     int32_t turn_first = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t turn_second = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    bool fine = lay_out(&known->first, key->type, key->b_transposed ? key->k : key->n,
+    bool fine = lay_out(&known->first, key->b_type, key->b_transposed ? key->k : key->n,
                         key->b_transposed ? key->n : key->k, key->b_stride) &&
                 lay_out(&known->second, key->type, key->a_transposed ? key->m : key->k,
                         key->a_transposed ? key->k : key->m, key->a_stride) &&
@@ -153,11 +162,16 @@ static known_product *new_product(const product_key *key) {
 
 /* ---- doing one ---- */
 
-/* What an epilogue points to; its alignment counts when an algorithm is looked for. */
+/* What an epilogue points to, whose alignment counts when an algorithm is looked for; and what
+ * operands are multiplied by. */
 static void point(const known_product *known, const ls_cuda_product *g, void *extra) {
     if (has_extra(known->key.epilogue)) set(known->about, CUBLASLT_MATMUL_DESC_BIAS_POINTER, extra);
     if (is_gelu(known->key.epilogue))
         set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g->gelu->inner);
+    if (is_fp8(known->key.type)) {
+        set(known->about, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, g->b.factor);
+        set(known->about, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, g->a.factor);
+    }
 }
 
 /* The product with this algorithm, and the sums, where they are asked for: from the epilogue, which
@@ -475,7 +489,8 @@ void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *given, void *
         if (g->gelu != NULL) g->gelu->apart(run, g->gelu->node);
         return;
     }
-    if (g->a.type != g->b.type || (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
+    if (is_fp8(g->a.type) != is_fp8(g->b.type) ||
+        (g->a.type != g->b.type && !is_fp8(g->a.type)) || (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
         ls_cuda_note_text(cuda, "a product", "such operands are not provided for");
         return;
     }

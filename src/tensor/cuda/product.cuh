@@ -20,9 +20,11 @@
 
 typedef struct ls_cuda_matrix {
     const void *data;
-    ls_dtype type;   /* f32 or bf16, the same for both operands */
+    ls_dtype type;   /* f32 or bf16, the same for both operands, or fp8 */
     int64_t stride;  /* elements from one stored row to the next */
     bool transposed; /* stored transposed */
+    /* of fp8, whose k runs along stored rows in both operands: what values are multiplied by */
+    const float *factor;
 } ls_cuda_matrix;
 
 /* GELU (by tanh) of a bf16 product, or with `slopes` the product times the slope of GELU at `inner`:
