@@ -15,6 +15,7 @@ typedef struct product_key {
     int32_t a_transposed, b_transposed, type, b_type, c_type, add, epilogue;
     int32_t a_alignment, b_alignment, c_alignment, extra_alignment;
     int32_t tf32;          /* operands in f32 are rounded to it */
+    int32_t fast;          /* fp8 is added up in the units' own few bits */
     int32_t inner_aligned; /* of GELU, and: */
     int64_t inner_stride;
 } product_key;
@@ -74,6 +75,11 @@ static bool has_extra(int32_t epilogue) {
            epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
+static bool fast_sums(void) {
+    const char *fast = getenv("LONGSHOT_CUDA_FP8_FAST");
+    return fast != NULL && strcmp(fast, "1") == 0;
+}
+
 /* `extra` is the bias, or the place of the sums: what the epilogue points to. */
 static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
                           const void *extra) {
@@ -84,6 +90,7 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
     key.a_transposed = g->a.transposed, key.b_transposed = g->b.transposed;
     key.type = g->a.type, key.b_type = g->b.type, key.c_type = g->c_type;
     key.tf32 = g->tf32 && g->a.type == LS_F32;
+    key.fast = is_fp8(g->a.type) && fast_sums();
     key.add = g->add, key.epilogue = epilogue;
     const void *c = g->c;
     if (is_gelu(epilogue)) {
@@ -98,15 +105,15 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
 
 static void key_text(const known_products *state, const product_key *key, char *out, size_t bytes) {
     char operands[16];
-    snprintf(operands, sizeof operands, "%s%s", ls_dtype_name((ls_dtype)key->type),
-             is_fp8(key->type) ? ls_dtype_name((ls_dtype)key->b_type) : "");
+    snprintf(operands, sizeof operands, "%s%s%s", ls_dtype_name((ls_dtype)key->type),
+             is_fp8(key->type) ? ls_dtype_name((ls_dtype)key->b_type) : "",
+             key->fast ? "fast" : "");
     if (key->tf32) snprintf(operands, sizeof operands, "tf32");
     int used = snprintf(out, bytes,
                         "%s/m%lld,n%lld,k%lld/s%lld,%lld,%lld/t%d%d/%s,%s/add%d/e%d/a%d,%d,%d,%d",
                         state->where, (long long)key->m, (long long)key->n, (long long)key->k,
                         (long long)key->a_stride, (long long)key->b_stride,
-                        (long long)key->c_stride, key->a_transposed, key->b_transposed,
-                        operands,
+                        (long long)key->c_stride, key->a_transposed, key->b_transposed, operands,
                         key->c_type == LS_BF16 ? "bf16" : "f32", key->add, key->epilogue,
                         key->a_alignment, key->b_alignment, key->c_alignment, key->extra_alignment);
     if (is_gelu(key->epilogue) && used > 0 && (size_t)used < bytes)
@@ -153,6 +160,7 @@ static known_product *new_product(const product_key *key) {
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSA, turn_first) &&
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSB, turn_second) &&
                 set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)key->epilogue) &&
+                (!key->fast || set(known->about, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1)) &&
                 (!is_gelu(key->epilogue) ||
                  set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key->inner_stride));
     if (fine) return known;
@@ -489,8 +497,8 @@ void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *given, void *
         if (g->gelu != NULL) g->gelu->apart(run, g->gelu->node);
         return;
     }
-    if (is_fp8(g->a.type) != is_fp8(g->b.type) ||
-        (g->a.type != g->b.type && !is_fp8(g->a.type)) || (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
+    if (is_fp8(g->a.type) != is_fp8(g->b.type) || (g->a.type != g->b.type && !is_fp8(g->a.type)) ||
+        (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
         ls_cuda_note_text(cuda, "a product", "such operands are not provided for");
         return;
     }
