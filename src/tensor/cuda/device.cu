@@ -320,6 +320,7 @@ static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
     cuda->processors = about.multiProcessorCount;
     cuda->major = about.major;
     cuda->minor = about.minor;
+    cuda->device.fp8 = about.major > 8 || (about.major == 8 && about.minor >= 9);
     cuda->shared_max = about.sharedMemPerBlockOptin;
     STEP("making a stream", cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
     STEP("taking memory", cudaMalloc(&cuda->product_workspace, LS_CUDA_PRODUCT_WORKSPACE));

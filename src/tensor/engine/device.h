@@ -15,6 +15,7 @@ struct ls_device {
     /* The processor can reach this device's memory, and every call waits: slow, for tests. Programs
      * in f64 then run on the processor, so that tests have their reference beside what they try. */
     bool shared;
+    bool fp8; /* it multiplies fp8 */
     /* Bytes of the device, aligned to 256 and not cleared; NULL where it has no room. */
     void *(*take)(ls_device *device, size_t bytes);
     void (*give)(ls_device *device, void *there);
@@ -77,7 +78,7 @@ ls_status ls_device_settle(ls_ctx *ctx);
 
 /* What the plug-in shows: a new device, or NULL after writing one sentence to `why`. `build` must
  * be LS_DEVICE_BUILD, so that program and plug-in agree on every struct. */
-#define LS_DEVICE_BUILD "longshot device 5"
+#define LS_DEVICE_BUILD "longshot device 6"
 typedef ls_device *(*ls_device_open_fn)(const char *build, char *why, size_t bytes);
 #define LS_DEVICE_OPEN_NAME "ls_device_plugin_open"
 
