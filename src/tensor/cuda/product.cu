@@ -438,7 +438,7 @@ static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g
 
 /* ---- all products that were met ---- */
 
-static known_products *new_state(void) {
+static known_products *new_state(const ls_cuda *cuda) {
     known_products *state = (known_products *)calloc(1, sizeof *state);
     cudaDeviceProp about;
     int driver = 0;
@@ -451,7 +451,7 @@ static known_products *new_state(void) {
     if (cudaEventCreate(&state->begin) != cudaSuccess ||
         cudaEventCreate(&state->end) != cudaSuccess ||
         cudaDriverGetVersion(&driver) != cudaSuccess ||
-        cudaGetDeviceProperties(&about, 0) != cudaSuccess)
+        cudaGetDeviceProperties(&about, cuda->number) != cudaSuccess)
         state->tunes = false;
     else
         snprintf(state->where, sizeof state->where, "%s/%d/%d/%zu", about.name,
@@ -492,7 +492,7 @@ static known_product *find_or_add(known_products *state, const product_key *key)
 /* The known product with its algorithm; NULL after an error was noted. */
 static known_product *prepared(ls_cuda *cuda, const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
                                void *extra) {
-    if (cuda->known_products == NULL) cuda->known_products = new_state();
+    if (cuda->known_products == NULL) cuda->known_products = new_state(cuda);
     product_key key = key_of(g, epilogue, extra);
     known_product *known = NULL;
     if (cuda->known_products != NULL)
