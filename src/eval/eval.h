@@ -25,6 +25,7 @@ typedef struct ls_eval_settings {
     int64_t room;                        /* documents have room for; 0: the largest length */
     int64_t lex_tokens;                  /* of each document, for lex; 0: the largest length */
     int64_t batch, chunk;                /* batch 0: as many as keep memory small */
+    int64_t context;                     /* ranks over which a text is cut */
     int64_t mask_every;                  /* of masked models; 0: the window */
     bool positions, excess, resolution;
     int64_t resolution_tokens;
