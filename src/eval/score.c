@@ -57,8 +57,7 @@ static ls_status scratch_init(const ls_scoring *how, const ls_windows *windows, 
     if (d->inputs == NULL || d->targets == NULL || d->loss == NULL || d->window_loss == NULL)
         return LS_ENOMEM;
     const ls_parts parts = ls_shared_parts(&d->shared, how->context);
-    LS_TRY(
-        ls_stream_new_parts(how->model, d->batch, 0, d->capacity, d->chunk, &parts, &d->stream));
+    LS_TRY(ls_stream_new_parts(how->model, d->batch, 0, d->capacity, d->chunk, &parts, &d->stream));
     if (!ls_stream_in_parts(d->stream)) ls_shared_part_ways(&d->shared);
     return LS_OK;
 }

@@ -8,9 +8,9 @@
 typedef struct ls_scoring {
     ls_model *model;
     const ls_token_file *file;
-    const int32_t *token_bytes; /* [vocabulary] or NULL: bytes of text each token stands for */
+    const int32_t *token_bytes;    /* [vocabulary] or NULL: bytes of text each token stands for */
     int64_t batch, chunk, context; /* as in the settings */
-    const char *what;           /* for the hooks: the protocol */
+    const char *what;              /* for the hooks: the protocol */
     int64_t length;
     bool every; /* the loss of every scored token is wanted */
     ls_objective objective;

@@ -38,8 +38,7 @@ void ls_merge_parts(ls_program *p, ls_tensor **out, ls_tensor **lse) {
     if (ls_failed(p) || *out == NULL) return;
     ls_tensor *part[2] = {*out, lse == NULL ? NULL : *lse}, *all[2] = {NULL};
     for (int i = 0; i < 2; i++)
-        if (part[i] != NULL)
-            all[i] = ls_activation(p, part[i]->type, part[i]->rank, part[i]->dim);
+        if (part[i] != NULL) all[i] = ls_activation(p, part[i]->type, part[i]->rank, part[i]->dim);
     ls_record(p, &merge_op, NULL, 0, 2, part, 2, all);
     *out = all[0];
     if (lse != NULL) *lse = all[1];
@@ -69,8 +68,7 @@ ls_status ls__check_parts(ls_program *p) {
         return LS_FAIL(p->ctx, LS_EBUG, "a stream in parts has no gradients, resets or forks");
     for (size_t i = 0; i < p->nodes.count; i++) {
         const ls_node *node = p->nodes.at[i];
-        const size_t room =
-            ls__merges(node) ? bytes_of(node->in[0]) + bytes_of(node->in[1]) : 0;
+        const size_t room = ls__merges(node) ? bytes_of(node->in[0]) + bytes_of(node->in[1]) : 0;
         if (room > p->merged_bytes) p->merged_bytes = room;
         for (int j = 0; j < node->in_count && !node->op->parts; j++) {
             const ls_port *port = parted(p, node->in[j]);

@@ -549,8 +549,7 @@ static ls_status run_whole(ls_program *program, const ls_run *run) {
  * kept holds for caches that lie where they did and only grow. */
 static ls_status run_stream(ls_program *program, const ls_run *run) {
     ls_device *device = run->device;
-    if (device == NULL || program->profile || program->options.through ||
-        program->merged_bytes > 0)
+    if (device == NULL || program->profile || program->options.through || program->merged_bytes > 0)
         return call_kernels(program, run);
     const bool goes_on = ls__state_goes_on(program, run);
     ls_status status = LS_OK;

@@ -340,7 +340,8 @@ typedef struct ls_retention {
         exact; /* what no query needs goes at once: the cache is small, and rows move at each run */
     bool far;  /* everything stays, but few rows are read at a time: outside memory, see
                   ls_device_take_far */
-    bool whole; /* never in parts: any of them may be read at any place */
+    bool whole;   /* never in parts: any of them may be read at any place */
+    int64_t unit; /* rows that are read together: parts begin at multiples of it; 0: 1 */
 } ls_retention;
 
 /* Appends the chunk x [B,T,...] to a cache and returns the cache [B,capacity,...]; its run-time

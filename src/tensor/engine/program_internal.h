@@ -103,7 +103,7 @@ struct ls_program {
     bool steady;            /* that run asked the device for nothing that the position decides */
     double *seconds;        /* per node, where profiling is on */
     bool profile;
-    bool keeps; /* the kernels of the present run go into graphs */
+    bool keeps;          /* the kernels of the present run go into graphs */
     uint8_t *merged;     /* what is merged: this part's, and another's behind it */
     size_t merged_bytes; /* of one of them; 0: nothing is */
 };

@@ -90,8 +90,9 @@ static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_
 ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep) {
     if (ls_failed(p) || x == NULL || !p->options.streaming) return x;
     int64_t rows = ls_cache_rows(keep, p->options.capacity, p->options.chunk_max);
-    const int64_t part = ls_ceil_div(p->options.capacity, ls_max(1, p->options.parts.count));
-    const bool in_parts = !keep.whole && !keep.far && rows > part;
+    const int64_t part = ls_round_up(
+        ls_ceil_div(p->options.capacity, ls_max(1, p->options.parts.count)), ls_max(1, keep.unit));
+    const bool in_parts = !keep.whole && rows > part;
     return append(p, name, LS_PORT_CACHE, x, in_parts ? part : rows, keep, in_parts);
 }
 

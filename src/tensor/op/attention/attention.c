@@ -10,13 +10,17 @@ static double attention_grad_flops(const ls_node *node);
 static const ls_op attention_op = {
     .name = "attention", .parts = true, .backward = attention_backward, .flops = attention_flops};
 static const ls_op attention_grad_op = {.name = "attention_grad", .flops = attention_grad_flops};
-static const ls_op listed_op = {
-    .name = "listed_attention", .parts = true, .backward = attention_backward, .flops = attention_flops};
+static const ls_op listed_op = {.name = "listed_attention",
+                                .parts = true,
+                                .backward = attention_backward,
+                                .flops = attention_flops};
 static const ls_op listed_grad_op = {.name = "listed_attention_grad",
                                      .flops = attention_grad_flops};
 /* The same with spans, under a name of its own: not every device has them. */
-static const ls_op span_op = {
-    .name = "span_attention", .parts = true, .backward = attention_backward, .flops = attention_flops};
+static const ls_op span_op = {.name = "span_attention",
+                              .parts = true,
+                              .backward = attention_backward,
+                              .flops = attention_flops};
 static const ls_op span_grad_op = {.name = "span_attention_grad", .flops = attention_grad_flops};
 
 ls_key_set ls_key_set_all(ls_tensor *q, ls_tensor *k, ls_tensor *v) {
@@ -363,8 +367,8 @@ ls_tensor *ls_attention(ls_program *p, int sets, const ls_key_set *given,
     size_t bytes;
     if (lse != NULL) *lse = NULL;
     if (sets > 0 && sets <= LS_KEY_SETS_MAX) memcpy(set, given, (size_t)sets * sizeof *set);
-    const bool part = !ls_failed(p) && sets > 0 && sets <= LS_KEY_SETS_MAX &&
-                      take_part(p, sets, set, &options);
+    const bool part =
+        !ls_failed(p) && sets > 0 && sets <= LS_KEY_SETS_MAX && take_part(p, sets, set, &options);
     ls_attention_attributes *attributes = ls_attention_describe(p, sets, set, options, in, &bytes);
     if (attributes == NULL) return NULL;
     const int64_t B = set[0].q->dim[0], T = set[0].q->dim[1], H = set[0].q->dim[2];

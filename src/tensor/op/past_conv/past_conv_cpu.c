@@ -191,9 +191,15 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
             for (int64_t t = first, count; t < end; t += count) {
                 count = rows_at(t, end);
                 const int64_t here = c.newest + t;
-                const sliding s = {
-                    c.k,   c.u, 0, b, here, -1, ls_max(0, here - c.lags + 1), ls_min(here + count, c.held),
-                    c.lags};
+                const sliding s = {c.k,
+                                   c.u,
+                                   0,
+                                   b,
+                                   here,
+                                   -1,
+                                   ls_max(0, here - c.lags + 1),
+                                   ls_min(here + count, c.held),
+                                   c.lags};
                 ls_vec sum[BLOCK];
                 clear(sum);
                 slide_rows(&s, LS_F32, type, d, left, count, sum);

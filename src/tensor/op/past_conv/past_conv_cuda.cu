@@ -103,8 +103,8 @@ static __global__ void __launch_bounds__(CHANNELS *LINES) forward_kernel(const p
     const bool exists = d < job.D;
     float sum[COUNT] = {};
     for (int64_t s = threadIdx.y * BAND; exists && s < terms; s += LINES * BAND)
-        ls_slide<-1>(job.k.channel(0, d, job.lags), s, job.u.channel(b, d, job.known), job.newest + t,
-                     sum);
+        ls_slide<-1>(job.k.channel(0, d, job.lags), s, job.u.channel(b, d, job.known),
+                     job.newest + t, sum);
     add_lines<LINES>(sum);
 #pragma unroll
     for (int part = 0; part * LINES < COUNT; part++) {
