@@ -204,7 +204,8 @@ static ls_eval_row row_of(const request *r, ls_protocol_choice protocol, const m
                        .seconds = scores->seconds,
                        .tokens_per_second = (double)scores->tokens / scores->seconds,
                        .bytes = scores->memory,
-                       .state_bytes = scores->state};
+                       .state_bytes = scores->state,
+                       .uncut = scores->uncut};
     ls_protocol_name(protocol, row.protocol);
     row.loss = row.token_loss;
     if (protocol.type->mean_of_windows) row.loss = scores->window_means / (double)m->windows.count;

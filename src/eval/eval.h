@@ -61,6 +61,7 @@ typedef struct ls_eval_row {
     double seconds, tokens_per_second;
     size_t bytes;                  /* weights, states, programs and workspaces */
     size_t state_bytes;            /* of one sequence of that length; 0: not known */
+    bool uncut;                    /* eval.context had nothing to cut: ranks shared the windows */
     ls_position_buckets positions; /* empty unless asked for */
     int64_t *scored_at;            /* [tokens], rising: which tokens of the file were scored, */
     double *losses;                /* and the loss of each; NULL unless asked for */

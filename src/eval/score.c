@@ -165,6 +165,7 @@ static ls_status score_streams(const ls_scoring *how, const ls_windows *windows,
     out->seconds = ls_clock() - start;
     out->memory = ls_eval_weight_bytes(how->model) + ls_stream_bytes(d.stream);
     out->state = ls_stream_state_bytes(d.stream) / (size_t)d.batch;
+    out->uncut = how->context > 1 && !ls_stream_in_parts(d.stream);
 fail:
     scratch_clear(ctx, &d);
     return status;

@@ -30,6 +30,7 @@ typedef struct ls_scores {
     int64_t tokens, bytes; /* scored; bytes of text they stand for */
     double seconds;
     size_t memory;
+    bool uncut;   /* eval.context had nothing to cut */
     size_t state; /* of one sequence, with room for a whole window; 0: nothing was streamed */
     ls_position_losses by_position;
     ls_token_loss *every; /* [tokens], by their places; NULL unless asked for */

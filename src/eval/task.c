@@ -289,6 +289,7 @@ static ls_status measure(bench *b, ls_eval_row *row) {
                          .exact = (double)all.whole / (double)samples,
                          .chance = chance_of(b),
                          .seconds = ls_clock() - start};
+    row->uncut = b->settings->context > 1 && !ls_stream_in_parts(b->stream);
     row->token_loss = row->loss;
     row->perplexity = exp(row->loss);
     const int64_t read = samples * ls_task_inputs(b->task, b->length);
