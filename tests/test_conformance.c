@@ -766,7 +766,7 @@ static void law_cut_gradients(void **state) {
 
 static void law_shared_stream(void **state) {
     (void)state;
-    enum { LEAST = 108 };
+    enum { LEAST = 109 };
     for_all(shared_stream);
     if (ls_mixer_count > 1 && getenv("LONGSHOT_TEST_MIXER") == NULL &&
         getenv("LONGSHOT_TEST_DEVICE") == NULL && in_parts < LEAST)
