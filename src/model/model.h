@@ -203,6 +203,12 @@ ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_
  * padding last. They are encoded once, with the first chunk. */
 ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
                                 int64_t chunk, ls_stream **out);
+/* The same, one of several that share a text: what caches have of it is cut (ls_parts). All of them
+ * are fed the same. */
+ls_status ls_stream_new_parts(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
+                              int64_t chunk, const ls_parts *parts, ls_stream **out);
+/* Whether it has less of any cache than one that is whole. */
+bool ls_stream_in_parts(const ls_stream *stream);
 ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t stride);
 /* A second stream at the same place: both go on alike to the bit, each with a state of its own.
  * They share the programs recorded so far, so a fork costs its state. */
