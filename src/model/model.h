@@ -19,10 +19,10 @@ typedef struct ls_model_settings {
     double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_bias, norm_place, parallel, residual, activation; /* see block.h */
-    double epsilon, dropout, init, logit_cap;
+    double epsilon, dropout, init, logit_cap, norm_momentum;
     int64_t embedding_width; /* 0: width */
-    bool norm_weight, inner_norm, tied, bias, scale_embedding, norm_embedding, feed_forward,
-        head_bias, scale_head, last_norm, embedding, mixing;
+    bool norm_weight, norm_padding, norm_unbiased, inner_norm, tied, bias, scale_embedding,
+        norm_embedding, feed_forward, head_bias, scale_head, last_norm, embedding, mixing;
     int64_t token_types;             /* rows of their table; 0: there are none */
     int head_activation;             /* of the layer before a masked head; 0: no such layer */
     int64_t mask_token, start_token; /* ids of a text's objective; -1: not known */
@@ -52,6 +52,7 @@ typedef enum {
 
 /* Clusters whose logits have a projection of their own. */
 typedef enum { LS_PROJECTIONS_FIRST, LS_PROJECTIONS_NONE, LS_PROJECTIONS_ALL } ls_own_projections;
+typedef enum { LS_MODEL_NORM_LAYER, LS_MODEL_NORM_RMS, LS_MODEL_NORM_BATCH } ls_model_norm;
 typedef enum { LS_NORM_BIAS_AS_BIAS, LS_NORM_BIAS, LS_NORM_NO_BIAS } ls_norm_bias;
 typedef enum { LS_MEMORY_ROWS, LS_MEMORY_SLOTS } ls_memory_kind;
 typedef enum { LS_UPDATE_NORM, LS_UPDATE_PLAIN, LS_UPDATE_GRU } ls_memory_update;
