@@ -250,7 +250,7 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
 bool ls__appends_only(const ls_run *run, const ls_node *node) {
     const struct ls_append *append = node->attributes;
     const ls_extent extent = ls_cache_extent(run, node->out[0]);
-    return append->kind == LS_PORT_CACHE && !append->keep.exact &&
+    return append->kind == LS_PORT_CACHE && !append->keep.exact && append->part_end == 0 &&
            extent.count == run->start - extent.first &&
            extent.count + node->in[0]->dim[1] <= node->out[0]->dim[1];
 }
