@@ -12,9 +12,10 @@ static const double worth_timing = 1 << 24; /* m n k: below this all ways are la
 /* Everything the choice of an algorithm depends on; compared as bytes. */
 typedef struct product_key {
     int64_t m, n, k, a_stride, b_stride, c_stride;
-    int32_t a_transposed, b_transposed, type, c_type, add, epilogue;
+    int32_t a_transposed, b_transposed, type, b_type, c_type, add, epilogue;
     int32_t a_alignment, b_alignment, c_alignment, extra_alignment;
     int32_t tf32;          /* operands in f32 are rounded to it */
+    int32_t fast;          /* fp8 is added up in the units' own few bits */
     int32_t inner_aligned; /* of GELU, and: */
     int64_t inner_stride;
 } product_key;
@@ -43,7 +44,14 @@ typedef struct known_products {
 /* ---- what there is to know of a product ---- */
 
 static cudaDataType_t cuda_type(int32_t type) {
-    return type == LS_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    return type == LS_E4M3   ? CUDA_R_8F_E4M3
+           : type == LS_E5M2 ? CUDA_R_8F_E5M2
+           : type == LS_BF16 ? CUDA_R_16BF
+                             : CUDA_R_32F;
+}
+
+static bool is_fp8(int32_t type) {
+    return type == LS_E4M3 || type == LS_E5M2;
 }
 
 /* At most 16 bytes count: no kernel needs more, and keys must not depend on chance. */
@@ -68,6 +76,11 @@ static bool has_extra(int32_t epilogue) {
            epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
+static bool fast_sums(void) {
+    const char *fast = getenv("LONGSHOT_CUDA_FP8_FAST");
+    return fast != NULL && strcmp(fast, "1") == 0;
+}
+
 /* `extra` is the bias, or the place of the sums: what the epilogue points to. */
 static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
                           const void *extra) {
@@ -76,8 +89,9 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
     key.m = g->m, key.n = g->n, key.k = g->k;
     key.a_stride = g->a.stride, key.b_stride = g->b.stride, key.c_stride = g->c_stride;
     key.a_transposed = g->a.transposed, key.b_transposed = g->b.transposed;
-    key.type = g->a.type, key.c_type = g->c_type;
+    key.type = g->a.type, key.b_type = g->b.type, key.c_type = g->c_type;
     key.tf32 = g->tf32 && g->a.type == LS_F32;
+    key.fast = is_fp8(g->a.type) && fast_sums();
     key.add = g->add, key.epilogue = epilogue;
     const void *c = g->c;
     if (is_gelu(epilogue)) {
@@ -96,14 +110,16 @@ static bool few_results(const product_key *key) {
 }
 
 static void key_text(const known_products *state, const product_key *key, char *out, size_t bytes) {
+    char operands[16];
+    snprintf(operands, sizeof operands, "%s%s%s", ls_dtype_name((ls_dtype)key->type),
+             is_fp8(key->type) ? ls_dtype_name((ls_dtype)key->b_type) : "",
+             key->fast ? "fast" : "");
+    if (key->tf32) snprintf(operands, sizeof operands, "tf32");
     int used = snprintf(out, bytes,
                         "%s/m%lld,n%lld,k%lld/s%lld,%lld,%lld/t%d%d/%s,%s/add%d/e%d/a%d,%d,%d,%d",
                         state->where, (long long)key->m, (long long)key->n, (long long)key->k,
                         (long long)key->a_stride, (long long)key->b_stride,
-                        (long long)key->c_stride, key->a_transposed, key->b_transposed,
-                        key->type == LS_BF16 ? "bf16"
-                        : key->tf32          ? "tf32"
-                                             : "f32",
+                        (long long)key->c_stride, key->a_transposed, key->b_transposed, operands,
                         key->c_type == LS_BF16 ? "bf16" : "f32", key->add, key->epilogue,
                         key->a_alignment, key->b_alignment, key->c_alignment, key->extra_alignment);
     if (is_gelu(key->epilogue) && used > 0 && (size_t)used < bytes)
@@ -142,7 +158,7 @@ static known_product *new_product(const product_key *key) {
     known->key = *key;
     int32_t turn_first = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t turn_second = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    bool fine = lay_out(&known->first, key->type, key->b_transposed ? key->k : key->n,
+    bool fine = lay_out(&known->first, key->b_type, key->b_transposed ? key->k : key->n,
                         key->b_transposed ? key->n : key->k, key->b_stride) &&
                 lay_out(&known->second, key->type, key->a_transposed ? key->m : key->k,
                         key->a_transposed ? key->k : key->m, key->a_stride) &&
@@ -153,6 +169,7 @@ static known_product *new_product(const product_key *key) {
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSA, turn_first) &&
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSB, turn_second) &&
                 set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)key->epilogue) &&
+                (!key->fast || set(known->about, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1)) &&
                 (!is_gelu(key->epilogue) ||
                  set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key->inner_stride));
     if (fine) return known;
@@ -162,11 +179,16 @@ static known_product *new_product(const product_key *key) {
 
 /* ---- doing one ---- */
 
-/* What an epilogue points to; its alignment counts when an algorithm is looked for. */
+/* What an epilogue points to, whose alignment counts when an algorithm is looked for; and what
+ * operands are multiplied by. */
 static void point(const known_product *known, const ls_cuda_product *g, void *extra) {
     if (has_extra(known->key.epilogue)) set(known->about, CUBLASLT_MATMUL_DESC_BIAS_POINTER, extra);
     if (is_gelu(known->key.epilogue))
         set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g->gelu->inner);
+    if (is_fp8(known->key.type)) {
+        set(known->about, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, g->b.factor);
+        set(known->about, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, g->a.factor);
+    }
 }
 
 /* The product with this algorithm, and the sums, where they are asked for: from the epilogue, which
@@ -416,7 +438,7 @@ static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g
 
 /* ---- all products that were met ---- */
 
-static known_products *new_state(void) {
+static known_products *new_state(const ls_cuda *cuda) {
     known_products *state = (known_products *)calloc(1, sizeof *state);
     cudaDeviceProp about;
     int driver = 0;
@@ -429,7 +451,7 @@ static known_products *new_state(void) {
     if (cudaEventCreate(&state->begin) != cudaSuccess ||
         cudaEventCreate(&state->end) != cudaSuccess ||
         cudaDriverGetVersion(&driver) != cudaSuccess ||
-        cudaGetDeviceProperties(&about, 0) != cudaSuccess)
+        cudaGetDeviceProperties(&about, cuda->number) != cudaSuccess)
         state->tunes = false;
     else
         snprintf(state->where, sizeof state->where, "%s/%d/%d/%zu", about.name,
@@ -470,7 +492,7 @@ static known_product *find_or_add(known_products *state, const product_key *key)
 /* The known product with its algorithm; NULL after an error was noted. */
 static known_product *prepared(ls_cuda *cuda, const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
                                void *extra) {
-    if (cuda->known_products == NULL) cuda->known_products = new_state();
+    if (cuda->known_products == NULL) cuda->known_products = new_state(cuda);
     product_key key = key_of(g, epilogue, extra);
     known_product *known = NULL;
     if (cuda->known_products != NULL)
@@ -521,7 +543,8 @@ void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *given, void *
         if (g->gelu != NULL) g->gelu->apart(run, g->gelu->node);
         return;
     }
-    if (g->a.type != g->b.type || (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
+    if (is_fp8(g->a.type) != is_fp8(g->b.type) || (g->a.type != g->b.type && !is_fp8(g->a.type)) ||
+        (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
         ls_cuda_note_text(cuda, "a product", "such operands are not provided for");
         return;
     }

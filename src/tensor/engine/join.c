@@ -129,8 +129,11 @@ static ls_node *join(ls_program *p, ls_node *const *nodes, const chain *c) {
 
 void ls__join_nodes(ls_program *p) {
     size_t count = 0;
-    /* what streams compute token by token stays as it is */
-    if (ls_failed(p) || !p->options.grad || ls__device_of(p->ctx, p->options.type) == NULL) return;
+    if (ls_failed(p) || ls__device_of(p->ctx, p->options.type) == NULL) return;
+    if (!p->options.grad) {
+        if (p->options.streaming) ls__chain_nodes(p);
+        return;
+    }
     for (size_t i = 0; i < p->nodes.count;) {
         const chain *c = chain_at(p, i);
         ls_node *node = c == NULL ? p->nodes.at[i] : join(p, (ls_node *const *)&p->nodes.at[i], c);

@@ -81,7 +81,7 @@ static void forward(const ls_run *run, const ls_node *node) {
     ls_hopper_attention hopper;
     ls_cuda_attention_begin(run, node, false, &job);
     if (ls_cuda_attention_decode_fits(run, node, &job)) {
-        ls_cuda_attention_decode(run, &job, type_of(node));
+        ls_cuda_attention_decode(run, &job, type_of(node), NULL);
         return;
     }
     if (hopper_takes(run, &job, type_of(node), &hopper)) {
@@ -95,6 +95,45 @@ static void forward(const ls_run *run, const ls_node *node) {
     else
         ls_cuda_attention_plain(run, &job, type_of(node));
     if (job.splits > 1) ls_cuda_attention_merge(run, &job, type_of(node));
+}
+
+/* ---- one token, in a chain with what goes before: see engine/chain.c ---- */
+
+static bool chain_fits(const ls_cuda_decode_chain *chain, ls_dtype type) {
+    return ls_cuda_attention_fresh_fits(chain->key, type) &&
+           ls_cuda_attention_fresh_fits(chain->value, type) &&
+           (chain->rotates_key == NULL ||
+            (ls_cuda_attention_turns_fit(chain->rotates_key, chain->rotates_query, type) &&
+             ls_cuda_attention_fresh_fits(chain->rotates_query->in[0], type)));
+}
+
+static void chained(const ls_run *run, const ls_node *node) {
+    const ls_chain *nodes = (const ls_chain *)node->attributes;
+    const bool rotates = nodes->count == 5;
+    const ls_node *keys = nodes->node[rotates], *values = nodes->node[rotates + 1];
+    const ls_node *attention = nodes->node[nodes->count - 1];
+    ls_cuda_decode_chain chain = {keys->in[0], values->in[0], NULL, NULL};
+    if (rotates) {
+        chain.rotates_key = nodes->node[0];
+        chain.rotates_query = nodes->node[3];
+        chain.key = chain.rotates_key->in[0];
+    }
+    const ls_extent key_rows = ls_cache_extent(run, keys->out[0]);
+    const ls_extent value_rows = ls_cache_extent(run, values->out[0]);
+    if (ls__appends_only(run, keys) && ls__appends_only(run, values) &&
+        chain_fits(&chain, nodes->type)) {
+        ls_cuda_attention job;
+        ls__append_begin(run, keys);
+        ls__append_begin(run, values);
+        ls_cuda_attention_begin(run, attention, false, &job);
+        if (ls_cuda_attention_decode_fits(run, attention, &job)) {
+            ls_cuda_attention_decode(run, &job, nodes->type, &chain);
+            return;
+        }
+        ls_extent_set(run, keys->out[0], key_rows.first, key_rows.count);
+        ls_extent_set(run, values->out[0], value_rows.first, value_rows.count);
+    }
+    ls_cuda_chain_apart(run, node);
 }
 
 /* By the general kernels. */
@@ -191,5 +230,7 @@ const ls_kernel LS_CUDA_TABLE(attention)[] = {
     {"listed_attention_grad", {NULL, backward, backward}, backward_workspace},
     {"span_attention", {NULL, forward, forward}, forward_workspace},
     {"span_attention_grad", {NULL, backward, backward}, backward_workspace},
+    {"rotate+cache_append+attention", {NULL, chained, chained}, ls_cuda_chain_workspace},
+    {"cache_append+attention", {NULL, chained, chained}, ls_cuda_chain_workspace},
     {0},
 };

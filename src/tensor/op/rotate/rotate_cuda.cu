@@ -4,6 +4,7 @@
 #include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/position_map.cuh"
 #include "tensor/cuda/rows.cuh"
+#include "tensor/cuda/turn.cuh"
 #include "tensor/op/rotate/rotate.cuh"
 
 extern "C" {
@@ -35,15 +36,11 @@ static __device__ __forceinline__ double place_of(const turning &by, int64_t row
 
 /* Cosine and sine of pair i in a row of the tables. */
 static __device__ __forceinline__ float2 turn_at(const turning &by, int64_t row, int64_t i) {
-    double position = place_of(by, row), factor = by.factor, cosine, sine;
     const double frequency = by.learned == NULL
                                  ? by.frequency[i]
                                  : (double)by.learned[i] + (double)by.learned[by.pairs + i];
-    if (by.decays)
-        factor *= exp(by.direction * by.log_decay[i] *
-                      (by.decay_block * floor(position / by.decay_block) - position));
-    sincos(position * frequency, &sine, &cosine);
-    return make_float2((float)(cosine * factor), (float)(sine * (by.inverse ? -factor : factor)));
+    return ls_cuda_turn(place_of(by, row), frequency, by.factor, by.decays,
+                        by.direction * by.log_decay[i], by.decay_block, by.inverse);
 }
 
 /* Cosines and sines [tables][pairs]. */
