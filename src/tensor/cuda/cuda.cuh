@@ -47,9 +47,10 @@ typedef struct ls_cuda {
     void *product_workspace;
     void *known_products; /* what product.cu keeps; NULL before the first product */
     void *staged;         /* what ls_cuda_stage has given */
+    void *kept;           /* what ls_cuda_keep has */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
-    unsigned *arrivals;   /* [LS_CUDA_ARRIVALS] on the device: 0 between kernels, which count in them
+    unsigned *arrivals; /* [LS_CUDA_ARRIVALS] on the device: 0 between kernels, which count in them
                              the blocks that are done */
     struct ls_cuda *main; /* of one that is beside it, with `marks` events; else NULL */
     cudaEvent_t *marks;
@@ -90,6 +91,10 @@ static inline void ls_cuda_launched(const ls_run *run, const char *what) {
  * each time, so that a graph can keep it. Cleared when it is new, held until the device is closed;
  * the first run, which is not captured, asks for it. NULL after an error was noted. */
 void *ls_cuda_stage(ls_cuda *cuda, const ls_node *node, size_t bytes);
+/* Memory of the device for what is computed once and read often, such as tables: that which is under
+ * the key already, or new memory and *fresh, which the caller fills at once. NULL, where there is no
+ * room or work is being captured: then the caller does without. */
+void *ls_cuda_keep(ls_cuda *cuda, const void *key, size_t key_bytes, size_t bytes, bool *fresh);
 
 /* The nodes of a chain (engine/chain.c) one by one, where they do not fit what would do them in one.
  */

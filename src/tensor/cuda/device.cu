@@ -136,6 +136,54 @@ static void give_staged(ls_cuda *cuda) {
     }
 }
 
+/* ---- memory for what is computed once ---- */
+
+enum { KEPT_MOST = 32 };
+typedef struct kept {
+    struct kept *next;
+    size_t key_bytes;
+    void *key, *memory;
+} kept;
+
+static void drop_kept(kept *one) {
+    if (one == NULL) return;
+    cudaFree(one->memory);
+    free(one->key);
+    free(one);
+}
+
+void *ls_cuda_keep(ls_cuda *cuda, const void *key, size_t key_bytes, size_t bytes, bool *fresh) {
+    int count = 0;
+    *fresh = false;
+    for (kept *one = (kept *)cuda->kept; one != NULL; one = one->next, count++)
+        if (one->key_bytes == key_bytes && memcmp(one->key, key, key_bytes) == 0)
+            return one->memory;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    ls_cuda_note(cuda, cudaStreamIsCapturing(cuda->stream, &capturing), "looking at the stream");
+    if (capturing != cudaStreamCaptureStatusNone || count == KEPT_MOST) return NULL;
+    kept *one = (kept *)calloc(1, sizeof *one);
+    if (one == NULL || (one->key = malloc(key_bytes)) == NULL ||
+        cudaMalloc(&one->memory, bytes) != cudaSuccess) {
+        cudaGetLastError(); /* no room is no error */
+        drop_kept(one);
+        return NULL;
+    }
+    memcpy(one->key, key, key_bytes);
+    one->key_bytes = key_bytes;
+    one->next = (kept *)cuda->kept;
+    cuda->kept = one;
+    *fresh = true;
+    return one->memory;
+}
+
+static void give_kept(ls_cuda *cuda) {
+    while (cuda->kept != NULL) {
+        kept *one = (kept *)cuda->kept;
+        cuda->kept = one->next;
+        drop_kept(one);
+    }
+}
+
 /* ---- kernels ---- */
 
 /* Whether LONGSHOT_CUDA_JOIN lets a kernel of several nodes be used: 0 none, 1 all, the names of some
@@ -289,6 +337,7 @@ static void close_device(ls_device *device) {
     ls_cuda *cuda = (ls_cuda *)device;
     ls_cuda_products_close(cuda);
     give_staged(cuda);
+    give_kept(cuda);
     if (cuda->products != NULL) cublasLtDestroy(cuda->products);
     cudaFree(cuda->product_workspace);
     cudaFree(cuda->now);

@@ -233,10 +233,19 @@ __device__ inline void hopper_turn_pairs(float (&sums)[32], const ls_cuda_turns 
         if (here >= rows) continue;
         const float *cosines = by->cosines + here * PAIRS, *sines = by->sines + here * PAIRS;
 #pragma unroll
-        for (int i = 0; i < 8; i++) { /* a thread's pairs of this row */
+        for (int i = 0; i < 8; i++) { /* a thread's pairs of this row; of halves two at a time */
             const int u = HALVES ? i / 2 * 4 + 2 * r + i % 2 : 4 * i + 2 * r;
-            const int pair = HALVES ? i / 2 * 8 + 2 * (t % 4) + i % 2 : 4 * i + t % 4;
-            const float cosine = cosines[pair], sine = sines[pair];
+            const int pair = HALVES ? i / 2 * 8 + 2 * (t % 4) : 4 * i + t % 4;
+            float cosine, sine;
+            if (HALVES) {
+                const float2 c = __ldg((const float2 *)(cosines + pair));
+                const float2 s = __ldg((const float2 *)(sines + pair));
+                cosine = i % 2 == 0 ? c.x : c.y;
+                sine = i % 2 == 0 ? s.x : s.y;
+            } else {
+                cosine = __ldg(cosines + pair);
+                sine = __ldg(sines + pair);
+            }
             const float one = sums[u], other = sums[u + APART];
             sums[u] = one * cosine - other * sine;
             sums[u + APART] = other * cosine + one * sine;
