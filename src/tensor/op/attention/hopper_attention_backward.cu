@@ -348,6 +348,8 @@ __device__ inline void backward_finish(const backward_job *job, char *stage, bac
     for (int i = 0; i < count; i++) {
         const int row = i % job->query_tiles * layout::rows + 64 * group;
         float sums[32];
+        hopper_turn turn = {};
+        hopper_take_turn(turn, &job->dq_turns, row, job->bounds.rows);
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             sums[4 * j] = next[j].x;
@@ -356,7 +358,7 @@ __device__ inline void backward_finish(const backward_job *job, char *stage, bac
             sums[4 * j + 3] = next[j].w;
         }
         if (i + 1 < count) take_sums(next, from + (int64_t)(i + 1) * GROUPS * HALF_FLOATS);
-        hopper_turn(sums, &job->dq_turns, row, job->bounds.rows);
+        hopper_turn_sums(sums, turn, &job->dq_turns);
         hopper_write_tile<64>(sums, job->scale, job->scale, stage + i % 2 * layout::key_panel, 0,
                               meeting, &job->dq_to, place.batch, head + i / job->query_tiles, row,
                               job->bounds.rows);
@@ -450,6 +452,8 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
     }
     *step = walk.step;
     if (WALKS) hopper_release(barriers.kv_empty); /* the next ones may come */
+    hopper_turn turn = {};
+    if (D == 64) hopper_take_turn(turn, &job->dk_turns, group_key, job->bounds.keys);
     hopper_meet(TOGETHER, GROUPS * HOPPER_GROUP); /* both are done with the keys, and with dS */
     char *v_stage = v_rows, *k_stage = k_rows;
     if (WALKS) {
@@ -459,7 +463,7 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
     }
     hopper_write_tile<D>(dv, 1, 1, v_stage, layout::key_panel, MEETING + group, &job->dv,
                          place.batch, place.key_head, group_key, job->bounds.keys);
-    if constexpr (D == 64) hopper_turn(dk, &job->dk_turns, group_key, job->bounds.keys);
+    if constexpr (D == 64) hopper_turn_sums(dk, turn, &job->dk_turns);
     hopper_write_tile<D>(dk, job->scale, job->scale, k_stage, layout::key_panel, MEETING + group,
                          &job->dk, place.batch, place.key_head, group_key, job->bounds.keys);
     if constexpr (WALKS) {
@@ -623,6 +627,8 @@ template <int D> __global__ void after_kernel(const __grid_constant__ rows_job j
     const float4 *from = (const float4 *)(job.sums + at * HALF_FLOATS);
     const bool any = job.flags[at] > 0;
     float sums[32];
+    hopper_turn turn = {};
+    if (D == 64) hopper_take_turn(turn, &job.dq_turns, row, job.rows);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         float4 four = any ? from[i * HOPPER_GROUP + threadIdx.x] : make_float4(0, 0, 0, 0);
@@ -633,7 +639,7 @@ template <int D> __global__ void after_kernel(const __grid_constant__ rows_job j
     }
     if (job.decay.pairs > 0)
         decay_rest(sums, &job.decay, D == 64 ? 0 : 64 * half, D == 64 ? 64 * half : 0);
-    if (D == 64) hopper_turn(sums, &job.dq_turns, row, job.rows);
+    if constexpr (D == 64) hopper_turn_sums(sums, turn, &job.dq_turns);
     ls_hopper_array to = job.dq;
     if (D == 128) to.data += 64 * half;
     hopper_write_tile<64>(sums, job.scale, job.scale, tile, 0, 1, &to, batch, head, row, job.rows);
