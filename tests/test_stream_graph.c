@@ -384,6 +384,8 @@ static const depth_case deep[] = {
     {"mixer.heads=2 model.width=128 model.position=learned model.length=700 model.norm=layer", 8},
     {"mixer.heads=2 model.width=128 model.position=rope mixer.window=200", 1},
     {"mixer.heads=6 model.width=768 model.position=rope", 1},
+    {"mixer.heads=2 model.width=128 model.position=rope", 12},
+    {"mixer.heads=3 model.width=192 model.position=rope", 32},
     {"mixer.heads=2 model.width=64 model.position=rope", 33},
 };
 enum { DEEP = sizeof deep / sizeof deep[0], DEPTH = 640, STEPS = 6, BATCH_MAX = 33 };

@@ -35,7 +35,7 @@ typedef struct ls_cuda_now {
     uint32_t step;
 } ls_cuda_now;
 
-enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20, LS_CUDA_ARRIVALS = 1 << 14 };
+enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20, LS_CUDA_ARRIVALS = 1 << 14, LS_CUDA_HANDED = 1 << 20 };
 
 typedef struct ls_cuda {
     ls_device device; /* first */
@@ -48,8 +48,10 @@ typedef struct ls_cuda {
     void *staged;         /* what ls_cuda_stage has given */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
-    unsigned *arrivals;   /* [LS_CUDA_ARRIVALS] on the device: 0 between kernels, which count in them
+    unsigned *arrivals; /* [LS_CUDA_ARRIVALS] on the device: 0 between kernels, which count in them
                              the blocks that are done */
+    void *handed;       /* LS_CUDA_HANDED bytes of the host that copies to it pass through: the
+                             device writes them in place; NULL: none */
     struct ls_cuda *main; /* of one that is beside it, with `marks` events; else NULL */
     cudaEvent_t *marks;
     int mark_count;

@@ -77,9 +77,12 @@ static void put(ls_device *device, void *there, const void *here, size_t bytes) 
 
 static void get(ls_device *device, void *here, const void *there, size_t bytes) {
     ls_cuda *cuda = (ls_cuda *)device;
-    ls_cuda_note(cuda, cudaMemcpyAsync(here, there, bytes, cudaMemcpyDeviceToHost, cuda->stream),
+    const bool handed = cuda->handed != NULL && bytes <= LS_CUDA_HANDED;
+    void *to = handed ? cuda->handed : here;
+    ls_cuda_note(cuda, cudaMemcpyAsync(to, there, bytes, cudaMemcpyDeviceToHost, cuda->stream),
                  "copying from the device");
     ls_cuda_note(cuda, cudaStreamSynchronize(cuda->stream), "copying from the device");
+    if (handed) memcpy(here, to, bytes);
 }
 
 static void fill(ls_device *device, void *there, int byte, size_t bytes) {
@@ -246,7 +249,7 @@ static ls_device *beside(ls_device *device, int marks) {
     if (lane == NULL) return NULL;
     *lane = *(ls_cuda *)device;
     lane->main = (ls_cuda *)device;
-    lane->staged = lane->known_products = NULL;
+    lane->staged = lane->known_products = lane->handed = NULL;
     lane->wrong = cudaSuccess;
     lane->stream = NULL;
     lane->mark_count = 0;
@@ -275,6 +278,7 @@ static void close_device(ls_device *device) {
     cudaFree(cuda->product_workspace);
     cudaFree(cuda->now);
     cudaFree(cuda->arrivals);
+    cudaFreeHost(cuda->handed);
     if (cuda->stream != NULL) cudaStreamDestroy(cuda->stream);
     free(cuda->now_here);
     free(cuda);
@@ -325,6 +329,8 @@ static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
     const size_t arrivals = LS_CUDA_ARRIVALS * sizeof *cuda->arrivals;
     STEP("taking memory", cudaMalloc((void **)&cuda->arrivals, arrivals));
     STEP("clearing memory", cudaMemset(cuda->arrivals, 0, arrivals));
+    STEP("taking memory of the host",
+         cudaHostAlloc(&cuda->handed, LS_CUDA_HANDED, cudaHostAllocDefault));
 #undef STEP
     *what = "starting cuBLASLt";
     *error = cudaErrorUnknown;
