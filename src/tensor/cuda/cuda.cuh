@@ -40,6 +40,7 @@ enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20, LS_CUDA_ARRIVALS = 1 << 14, LS_CUDA
 typedef struct ls_cuda {
     ls_device device; /* first */
     cudaStream_t stream;
+    int number;                       /* of the device among those that are seen */
     int processors, major, minor;     /* multiprocessors, compute capability */
     size_t shared_max;                /* shared memory a block can ask for */
     struct cublasLtContext *products; /* a cublasLtHandle_t */

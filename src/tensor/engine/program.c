@@ -9,7 +9,7 @@
 #include "tensor/engine/program_internal.h"
 
 const char *ls_dtype_name(ls_dtype type) {
-    static const char *const names[] = {"f64", "f32", "bf16", "i32", "u8"};
+    static const char *const names[] = {"f64", "f32", "bf16", "i32", "u8", "e4m3", "e5m2"};
     return names[type];
 }
 
@@ -61,6 +61,9 @@ ls_status ls_program_new(ls_ctx *ctx, const ls_program_options *options, ls_para
                        (long long)options->length, (long long)options->capacity);
     if (options->through && (!options->streaming || !options->grad || options->resets))
         return LS_FAIL(ctx, LS_EBUG, "gradients pass through the state of a stream that has some");
+    if (options->fp8 && ctx->device != NULL && !ctx->device->fp8)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "fp8 needs a device of compute capability 8.9 or above, with units for it");
     ls_program *program = ls_new(ctx, 1, sizeof *program);
     if (program == NULL) return LS_ENOMEM;
     program->ctx = ctx;

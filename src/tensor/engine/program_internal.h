@@ -150,6 +150,7 @@ char *ls__scoped_name(ls_program *p, const char *name);
 ls_tensor *ls__tensor(ls_program *p, ls_dtype type, ls_role role, int rank, const int64_t *dim);
 void ls__record_backward(ls_program *p);
 void ls__place_over_inputs(ls_program *p);
+bool ls__overlap(const ls_tensor *a, const ls_tensor *b); /* whether they share memory */
 void ls__join_nodes(ls_program *p);
 void ls__chain_nodes(ls_program *p); /* of a stream */
 void ls__recompute(ls_program *p, size_t forward_count); /* nodes before it are the forward part */
