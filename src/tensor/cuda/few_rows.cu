@@ -157,6 +157,7 @@ static __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant
     const T *a[ROWS], *b[EACH_WARP];
     T *normed = JOINED ? (T *)(norm_weights() + 2 * job.k) : NULL;
     float sum[ROWS][EACH_WARP] = {};
+    ls_cuda_let_next();
     if (!JOINED && warp * EACH_WARP >= job.n) return;
         /* what lies beyond the last row is the last row again, and is not written */
 #pragma unroll

@@ -35,6 +35,7 @@ static __device__ __forceinline__ void multiply(float (&d)[4], uint32_t a0, uint
 template <typename C, int COLUMNS>
 static __global__ void __launch_bounds__(THREADS) few_tiles(const tile_job job) {
     __shared__ float sums[WARPS][TILE][8 * COLUMNS + 1];
+    ls_cuda_let_next();
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int row = lane / 4, column = lane % 4 * 8;
     const int64_t first = (int64_t)blockIdx.x * TILE;

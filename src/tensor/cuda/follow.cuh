@@ -11,10 +11,18 @@
 
 #include "tensor/cuda/cuda.cuh"
 
-/* Lets the next kernel come, and waits until all before this one have ended. */
-static __device__ __forceinline__ void ls_cuda_after() {
+/* Lets the next kernel come as soon as every block of this one is there: for one that has something
+ * to do before it waits. */
+static __device__ __forceinline__ void ls_cuda_let_next() {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* The same, and waits until all before this one have ended. */
+static __device__ __forceinline__ void ls_cuda_after() {
+    ls_cuda_let_next();
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }

@@ -299,6 +299,7 @@ static __global__ void __launch_bounds__(THREADS) decode(const __grid_constant__
     const int b = (int)blockIdx.z, head = (int)blockIdx.y * HEADS, each = job.H / job.G;
     const int g = head / each;
     const bool holds = e < job.D;
+    ls_cuda_let_next();
     const int64_t n = job.start.at();
     const int parts = parts_of(job, n);
     if ((int)blockIdx.x >= parts) return;
