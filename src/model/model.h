@@ -19,10 +19,10 @@ typedef struct ls_model_settings {
     double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_bias, norm_place, parallel, residual, activation; /* see block.h */
-    double epsilon, dropout, init, logit_cap;
+    double epsilon, dropout, init, logit_cap, norm_momentum;
     int64_t embedding_width; /* 0: width */
-    bool norm_weight, inner_norm, tied, bias, scale_embedding, norm_embedding, feed_forward,
-        head_bias, scale_head, last_norm, embedding, mixing;
+    bool norm_weight, norm_padding, norm_unbiased, inner_norm, tied, bias, scale_embedding,
+        norm_embedding, feed_forward, head_bias, scale_head, last_norm, embedding, mixing;
     int64_t token_types;             /* rows of their table; 0: there are none */
     int head_activation;             /* of the layer before a masked head; 0: no such layer */
     int64_t mask_token, start_token; /* ids of a text's objective; -1: not known */
@@ -52,6 +52,7 @@ typedef enum {
 
 /* Clusters whose logits have a projection of their own. */
 typedef enum { LS_PROJECTIONS_FIRST, LS_PROJECTIONS_NONE, LS_PROJECTIONS_ALL } ls_own_projections;
+typedef enum { LS_MODEL_NORM_LAYER, LS_MODEL_NORM_RMS, LS_MODEL_NORM_BATCH } ls_model_norm;
 typedef enum { LS_NORM_BIAS_AS_BIAS, LS_NORM_BIAS, LS_NORM_NO_BIAS } ls_norm_bias;
 typedef enum { LS_MEMORY_ROWS, LS_MEMORY_SLOTS } ls_memory_kind;
 typedef enum { LS_UPDATE_NORM, LS_UPDATE_PLAIN, LS_UPDATE_GRU } ls_memory_update;
@@ -203,6 +204,12 @@ ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_
  * padding last. They are encoded once, with the first chunk. */
 ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
                                 int64_t chunk, ls_stream **out);
+/* The same, one of several that share a text: what caches have of it is cut (ls_parts). All of them
+ * are fed the same. */
+ls_status ls_stream_new_parts(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
+                              int64_t chunk, const ls_parts *parts, ls_stream **out);
+/* Whether it has less of any cache than one that is whole. */
+bool ls_stream_in_parts(const ls_stream *stream);
 ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t stride);
 /* A second stream at the same place: both go on alike to the bit, each with a state of its own.
  * They share the programs recorded so far, so a fork costs its state. */

@@ -25,7 +25,8 @@ static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t lengt
                                   .length = length,
                                   .streaming = true,
                                   .capacity = stream->capacity,
-                                  .chunk_max = stream->chunk};
+                                  .chunk_max = stream->chunk,
+                                  .parts = stream->parts};
     const ls_recording how = {.use = use,
                               .source = stream->source,
                               .source_read = stream->source > 0 && !reads(stream),
@@ -102,6 +103,11 @@ ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_
 
 ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
                                 int64_t chunk, ls_stream **out) {
+    return ls_stream_new_parts(model, batch, source, capacity, chunk, &(ls_parts){0}, out);
+}
+
+ls_status ls_stream_new_parts(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
+                              int64_t chunk, const ls_parts *parts, ls_stream **out) {
     ls_ctx *ctx = model->ctx;
     *out = NULL;
     if (batch < 1 || capacity < 1 || chunk < 1)
@@ -119,6 +125,7 @@ ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, 
                           .batch = batch,
                           .capacity = capacity,
                           .chunk = ls_min(chunk, capacity),
+                          .parts = *parts,
                           .source = source,
                           .marks = ls_marks_every(model->config)};
     if (stream->marks > 0 && stream->chunk > stream->marks)
@@ -235,6 +242,10 @@ int64_t ls_stream_position(const ls_stream *stream) {
 
 bool ls_stream_on_device(const ls_stream *stream) {
     return stream->model->ctx->device != NULL && stream->model->type != LS_F64;
+}
+
+bool ls_stream_in_parts(const ls_stream *stream) {
+    return ls_program_in_parts(stream->cache->cached[0].program);
 }
 
 size_t ls_stream_state_bytes(const ls_stream *stream) {

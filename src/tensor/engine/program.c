@@ -82,6 +82,7 @@ void ls_program_free(ls_program *program) {
     ls__graphs_forget(program);
     ls_device_give(ctx, program->arena);
     ls_device_give(ctx, program->workspace);
+    ls_free(ctx, program->merged);
     for (ls_block *block = program->blocks; block != NULL;) {
         ls_block *next = block->next;
         ls_free(ctx, block);
@@ -508,6 +509,7 @@ static ls_status call_kernels(ls_program *program, const ls_run *given) {
         const ls_node *node = program->nodes.at[i];
         for (; place < program->watch.count && program->watch.at[place] == i; place++)
             pass(program, place);
+        if (ls__merges(node)) LS_TRY(ls__merge_node(program, node));
         if (node->call == NULL) continue;
         double before = program->profile ? ls_clock() : 0;
         steady = ls__node_anywhere(node);
@@ -549,7 +551,7 @@ static ls_status run_whole(ls_program *program, const ls_run *run) {
  * kept holds for caches that lie where they did and only grow. */
 static ls_status run_stream(ls_program *program, const ls_run *run) {
     ls_device *device = run->device;
-    if (device == NULL || program->profile || program->options.through)
+    if (device == NULL || program->profile || program->options.through || program->merged_bytes > 0)
         return call_kernels(program, run);
     const bool goes_on = ls__state_goes_on(program, run);
     ls_status status = LS_OK;

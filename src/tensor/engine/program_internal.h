@@ -18,6 +18,7 @@ typedef struct ls_port {
     ls_retention keep;
     ls_row_rule rule; /* of a cache */
     bool appended;    /* by cache_append: `keep` says which rows stay */
+    bool in_parts;    /* a cache with one part of its rows: see ls_parts */
     size_t bytes;
     ls_tensor *gradient; /* of its content, after the chunk and then before it; NULL: none passes */
 } ls_port;
@@ -28,6 +29,7 @@ static const ls_row_rule ls_row_of_token = {.each = 1, .every = 1};
 struct ls_append {
     ls_port_kind kind;
     ls_retention keep;
+    int64_t part_first, part_end; /* of a cache in parts: positions of its rows; else both 0 */
 };
 
 typedef struct ls_named {
@@ -110,13 +112,15 @@ struct ls_program {
     bool steady;            /* that run asked the device for nothing that the position decides */
     double *seconds;        /* per node, where profiling is on */
     bool profile;
-    bool keeps; /* the kernels of the present run go into graphs */
+    bool keeps;          /* the kernels of the present run go into graphs */
+    uint8_t *merged;     /* what is merged: this part's, and another's behind it */
+    size_t merged_bytes; /* of one of them; 0: nothing is */
 };
 
 /* What an append does in a run: of the rows in the cache the first `drop` go, `kept` stay (moved to
- * the front), and the chunk's first `take` rows follow them. */
+ * the front), and of the chunk `take` rows from `from` on follow them. */
 typedef struct ls_append_plan {
-    int64_t drop, kept, take;
+    int64_t drop, kept, take, from;
 } ls_append_plan;
 
 struct ls_state {
@@ -186,6 +190,11 @@ ls_status ls__state_begin(ls_program *p, ls_state *state, ls_state *gradient);
 /* Gradients that pass through the state: before the backward part is recorded, and behind it. */
 void ls__state_seed(ls_program *p);
 void ls__state_hand_back(ls_program *p);
+/* parts.c: refuses nodes that would take a part of a cache for the whole; makes room to merge in; and
+ * the merging itself, where nodes of it come up in a run. */
+ls_status ls__check_parts(ls_program *p);
+bool ls__merges(const ls_node *node);
+ls_status ls__merge_node(ls_program *p, const ls_node *node);
 /* watch.c: the device's graphs of a run, one behind the other, with what watches them
  * between two. A run that is kept ends one graph at a watched place and begins the next. */
 void ls__graphs_next(ls_program *p, size_t place);
