@@ -145,9 +145,7 @@ static void give_staged(ls_cuda *cuda) {
  * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those. */
 static bool may_join(const char *op) {
     const char *join = getenv("LONGSHOT_CUDA_JOIN");
-    /* chains of streams: not yet by themselves */
-    if (join == NULL) return strncmp(op, "residual", 8) != 0 && strstr(op, "cache") == NULL;
-    if (strcmp(join, "1") == 0) return true;
+    if (join == NULL || strcmp(join, "1") == 0) return true;
     const size_t length = strlen(op);
     const bool but = join[0] == '-';
     for (const char *at = join; (at = strstr(at, op)) != NULL; at += length) {
@@ -191,12 +189,19 @@ size_t ls_cuda_chain_workspace(const ls_node *node, int threads) {
     return most;
 }
 
+/* Not as a copy: that of ordinary memory may wait for all that was asked for before. */
+static __global__ void set_now(ls_cuda_now *to, const ls_cuda_now now) {
+    *to = now;
+}
+
 static void begin(ls_device *device, const ls_run *run) {
     ls_cuda *cuda = (ls_cuda *)device;
     ls_cuda_now now = {run->seed, run->start, run->step};
     if (memcmp(&now, cuda->now_here, sizeof now) == 0) return;
     *cuda->now_here = now;
-    put(device, cuda->now, &now, sizeof now);
+    set_now<<<1, 1, 0, cuda->stream>>>(cuda->now, now);
+    ls_cuda_note(cuda, cudaGetLastError(), "saying where a run stands");
+    wait_where_shared(cuda);
 }
 
 static void capture(ls_device *device) {

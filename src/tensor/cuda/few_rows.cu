@@ -65,12 +65,29 @@ static __device__ __forceinline__ float *norm_weights() {
     return of_norm;
 }
 
-static __device__ void take_weights(const few_job &job) {
-    float *weight = norm_weights(), *bias = weight + job.k;
-    for (int64_t i = threadIdx.x; i < job.k; i += THREADS) {
-        weight[i] = job.norm.weight == NULL ? 1 : job.norm.weight[i];
-        bias[i] = job.norm.bias == NULL ? 0 : job.norm.bias[i];
+/* Several are asked for before the first is stored. */
+static __device__ __forceinline__ void take_floats(float *to, const float *from, float otherwise,
+                                                   int64_t count) {
+    enum { PACKS = 4 };
+    for (int64_t base = 4 * threadIdx.x; base < count; base += PACKS * 4 * THREADS) {
+        float4 pack[PACKS];
+#pragma unroll
+        for (int u = 0; u < PACKS; u++) {
+            const int64_t i = base + u * 4 * THREADS;
+            pack[u] = make_float4(otherwise, otherwise, otherwise, otherwise);
+            if (from != NULL && i < count) pack[u] = *reinterpret_cast<const float4 *>(from + i);
+        }
+#pragma unroll
+        for (int u = 0; u < PACKS; u++) {
+            const int64_t i = base + u * 4 * THREADS;
+            if (i < count) *reinterpret_cast<float4 *>(to + i) = pack[u];
+        }
     }
+}
+
+static __device__ void take_weights(const few_job &job) {
+    take_floats(norm_weights(), job.norm.weight, 1, job.k);
+    take_floats(norm_weights() + job.k, job.norm.bias, 0, job.k);
     __syncthreads();
 }
 
