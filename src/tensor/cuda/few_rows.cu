@@ -168,7 +168,13 @@ static __device__ __forceinline__ int64_t weight_row(const few_job &job, int64_t
 
 template <typename T, typename C, int ROWS, int EACH_WARP, bool JOINED>
 static __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant__ few_job job) {
-    enum { EACH = 16 / sizeof(T), AHEAD = EACH_WARP == 1 ? 8 : EACH_WARP == 2 ? 4 : 3 };
+    enum {
+        EACH = 16 / sizeof(T),
+        AHEAD = EACH_WARP == 1   ? 8
+                : EACH_WARP == 2 ? 4
+                                 : 3,
+        STAGED = ROWS <= 2
+    };
     const int lane = (int)threadIdx.x % 32;
     const int64_t warp = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     const T *a[ROWS], *b[EACH_WARP];
@@ -198,13 +204,26 @@ static __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant
         __syncthreads();
     }
     for (int64_t base = lane * EACH; base < job.k; base += AHEAD * 32 * EACH) {
+        /* of one row or two all that is met by the weights at hand, asked for at once */
+        ls_cuda_pack<T, EACH> staged[STAGED ? AHEAD : 1][ROWS];
+        if constexpr (STAGED) {
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+                for (int i = 0; i < ROWS; i++)
+                    if (base + u * 32 * EACH < job.k)
+                        staged[u][i] = ls_cuda_take<EACH>(a[i] + base + u * 32 * EACH);
+        }
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             const int64_t k = base + u * 32 * EACH;
             if (k >= job.k) continue;
             float x[ROWS][EACH];
 #pragma unroll
-            for (int i = 0; i < ROWS; i++) ls_cuda_load<EACH>(a[i] + k, x[i]);
+            for (int i = 0; i < ROWS; i++) {
+                if constexpr (!STAGED) staged[0][i] = ls_cuda_take<EACH>(a[i] + k);
+                staged[STAGED ? u : 0][i].wide(x[i]);
+            }
 #pragma unroll
             for (int j = 0; j < EACH_WARP; j++) {
                 float w[EACH];
@@ -214,8 +233,10 @@ static __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant
 #pragma unroll
                     for (int e = 0; e < EACH; e++) sum[i][j] = fmaf(x[i][e], w[e], sum[i][j]);
             }
-            ahead.take(b, u, k + AHEAD * 32 * EACH, job.k);
         }
+        if (base - lane * EACH + AHEAD * 32 * EACH >= job.k) break;
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) ahead.take(b, u, base + (AHEAD + u) * 32 * EACH, job.k);
     }
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {

@@ -8,7 +8,17 @@
 #include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/rows.cuh"
 
-enum { WARPS = 8, THREADS = 32 * WARPS, TILE = 16, PIECE = 32, AHEAD = 8, LEAST = 9, MOST = 32 };
+enum {
+    WARPS = 8,
+    THREADS = 32 * WARPS,
+    TILE = 16,
+    PIECE = 32,
+    AHEAD = 4,
+    TOGETHER = 2,
+    LEAST = 9,
+    MOST = 32,
+    LONGEST = 1 << 24 /* row of an operand */
+};
 
 typedef struct tile_job {
     int64_t m, n, k, a_stride, b_stride, c_stride;
@@ -33,7 +43,7 @@ static __device__ __forceinline__ void multiply(float (&d)[4], uint32_t a0, uint
 
 /* COLUMNS tiles of eight rows of A. */
 template <typename C, int COLUMNS>
-static __global__ void __launch_bounds__(THREADS) few_tiles(const tile_job job) {
+static __global__ void __launch_bounds__(THREADS, 2) few_tiles(const tile_job job) {
     __shared__ float sums[WARPS][TILE][8 * COLUMNS + 1];
     ls_cuda_let_next();
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -44,43 +54,55 @@ static __global__ void __launch_bounds__(THREADS) few_tiles(const tile_job job) 
     const int64_t high_row = first + row + 8 < job.n ? first + row + 8 : job.n - 1;
     const ls_cuda_bf16 *low = job.b + low_row * job.b_stride;
     const ls_cuda_bf16 *high = job.b + high_row * job.b_stride;
-    const ls_cuda_bf16 *a[COLUMNS];
+    const int end = (int)job.k;
+    int a[COLUMNS];
     float d[COLUMNS][4] = {};
 #pragma unroll
     for (int t = 0; t < COLUMNS; t++) {
         const int64_t i = 8 * t + row;
-        a[t] = job.a + (i < job.m ? i : job.m - 1) * job.a_stride;
+        a[t] = (int)((i < job.m ? i : job.m - 1) * job.a_stride) + column;
     }
     uint4 lows[AHEAD], highs[AHEAD];
-    const int64_t mine = warp * PIECE + column;
-    const auto take = [&](int u, int64_t k) {
+    const auto take = [&](int u, int k) {
         lows[u] = highs[u] = make_uint4(0, 0, 0, 0);
-        if (k >= job.k) return;
+        if (k >= end) return;
         lows[u] = read_once(low + k);
         highs[u] = read_once(high + k);
     };
 #pragma unroll
-    for (int u = 0; u < AHEAD; u++) take(u, mine + u * WARPS * PIECE);
+    for (int u = 0; u < AHEAD; u++) take(u, (warp + u * WARPS) * PIECE + column);
     ls_cuda_after();
     /* by the warp's piece, not by the lane's columns: all lanes take part in a product */
-    for (int64_t base = warp * PIECE; base < job.k; base += AHEAD * WARPS * PIECE) {
+    for (int base = warp * PIECE; base < end; base += AHEAD * WARPS * PIECE) {
 #pragma unroll
-        for (int u = 0; u < AHEAD; u++) {
-            const int64_t piece = base + u * WARPS * PIECE, k = piece + column;
-            if (piece >= job.k) continue;
-            uint4 x[COLUMNS];
+        for (int from = 0; from < AHEAD; from += TOGETHER) {
+            uint4 x[TOGETHER][COLUMNS]; /* asked for at once */
 #pragma unroll
-            for (int t = 0; t < COLUMNS; t++) {
-                x[t] = make_uint4(0, 0, 0, 0);
-                if (k < job.k) x[t] = *reinterpret_cast<const uint4 *>(a[t] + k);
+            for (int v = 0; v < TOGETHER; v++) {
+                const int k = base + (from + v) * WARPS * PIECE;
+#pragma unroll
+                for (int t = 0; t < COLUMNS; t++) {
+                    x[v][t] = make_uint4(0, 0, 0, 0);
+                    if (k + column < end)
+                        x[v][t] = *reinterpret_cast<const uint4 *>(job.a + a[t] + k);
+                }
             }
 #pragma unroll
-            for (int t = 0; t < COLUMNS; t++) {
-                multiply(d[t], lows[u].x, highs[u].x, lows[u].y, highs[u].y, x[t].x, x[t].y);
-                multiply(d[t], lows[u].z, highs[u].z, lows[u].w, highs[u].w, x[t].z, x[t].w);
+            for (int v = 0; v < TOGETHER; v++) {
+                const int u = from + v;
+                if (base + u * WARPS * PIECE >= end) continue;
+#pragma unroll
+                for (int t = 0; t < COLUMNS; t++) {
+                    multiply(d[t], lows[u].x, highs[u].x, lows[u].y, highs[u].y, x[v][t].x,
+                             x[v][t].y);
+                    multiply(d[t], lows[u].z, highs[u].z, lows[u].w, highs[u].w, x[v][t].z,
+                             x[v][t].w);
+                }
             }
-            take(u, k + AHEAD * WARPS * PIECE);
         }
+        if (base + AHEAD * WARPS * PIECE >= end) break;
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) take(u, base + column + (AHEAD + u) * WARPS * PIECE);
     }
 #pragma unroll
     for (int t = 0; t < COLUMNS; t++) {
@@ -113,8 +135,9 @@ bool ls_cuda_few_tiles_fit(const ls_cuda_product *g) {
     const char *tiles = getenv("LONGSHOT_CUDA_TILES");
     return tiles != NULL && strcmp(tiles, "1") == 0 && g->a.type == LS_BF16 &&
            g->b.type == LS_BF16 && (g->c_type == LS_F32 || g->c_type == LS_BF16) && g->m >= LEAST &&
-           g->m <= MOST && g->n >= 1 && g->k >= 1 && g->k % 8 == 0 && !g->a.transposed &&
-           g->b.transposed && !g->add && g->sums == NULL && in_vectors(&g->a) && in_vectors(&g->b);
+           g->m <= MOST && g->n >= 1 && g->k >= 1 && g->k <= LONGEST && g->a.stride <= LONGEST &&
+           g->k % 8 == 0 && !g->a.transposed && g->b.transposed && !g->add && g->sums == NULL &&
+           in_vectors(&g->a) && in_vectors(&g->b);
 }
 
 template <typename C> static void launch(const ls_run *run, const tile_job *job) {
