@@ -49,6 +49,7 @@ typedef struct ls_cuda {
     void *staged;         /* what ls_cuda_stage has given */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
+    bool now_is_new;    /* no kernel was launched since it was told */
     unsigned *arrivals; /* [LS_CUDA_ARRIVALS] on the device: 0 between kernels, which count in them
                              the blocks that are done */
     void *handed;       /* LS_CUDA_HANDED bytes of the host that copies to it pass through: the

@@ -200,6 +200,7 @@ static void begin(ls_device *device, const ls_run *run) {
     if (memcmp(&now, cuda->now_here, sizeof now) == 0) return;
     *cuda->now_here = now;
     set_now<<<1, 1, 0, cuda->stream>>>(cuda->now, now);
+    cuda->now_is_new = true;
     ls_cuda_note(cuda, cudaGetLastError(), "saying where a run stands");
     wait_where_shared(cuda);
 }
