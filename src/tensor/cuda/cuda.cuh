@@ -35,7 +35,7 @@ typedef struct ls_cuda_now {
     uint32_t step;
 } ls_cuda_now;
 
-enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20, LS_CUDA_ARRIVALS = 1 << 14 };
+enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20, LS_CUDA_ARRIVALS = 1 << 14, LS_CUDA_HANDED = 1 << 20 };
 
 typedef struct ls_cuda {
     ls_device device; /* first */
@@ -50,8 +50,11 @@ typedef struct ls_cuda {
     void *kept;           /* what ls_cuda_keep has */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
+    bool now_is_new;    /* no kernel was launched since it was told */
     unsigned *arrivals; /* [LS_CUDA_ARRIVALS] on the device: 0 between kernels, which count in them
                              the blocks that are done */
+    void *handed;       /* LS_CUDA_HANDED bytes of the host that copies to it pass through: the
+                             device writes them in place; NULL: none */
     struct ls_cuda *main; /* of one that is beside it, with `marks` events; else NULL */
     cudaEvent_t *marks;
     int mark_count;

@@ -77,9 +77,12 @@ static void put(ls_device *device, void *there, const void *here, size_t bytes) 
 
 static void get(ls_device *device, void *here, const void *there, size_t bytes) {
     ls_cuda *cuda = (ls_cuda *)device;
-    ls_cuda_note(cuda, cudaMemcpyAsync(here, there, bytes, cudaMemcpyDeviceToHost, cuda->stream),
+    const bool handed = cuda->handed != NULL && bytes <= LS_CUDA_HANDED;
+    void *to = handed ? cuda->handed : here;
+    ls_cuda_note(cuda, cudaMemcpyAsync(to, there, bytes, cudaMemcpyDeviceToHost, cuda->stream),
                  "copying from the device");
     ls_cuda_note(cuda, cudaStreamSynchronize(cuda->stream), "copying from the device");
+    if (handed) memcpy(here, to, bytes);
 }
 
 static void fill(ls_device *device, void *there, int byte, size_t bytes) {
@@ -190,9 +193,7 @@ static void give_kept(ls_cuda *cuda) {
  * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those. */
 static bool may_join(const char *op) {
     const char *join = getenv("LONGSHOT_CUDA_JOIN");
-    /* chains of streams: not yet by themselves */
-    if (join == NULL) return strncmp(op, "residual", 8) != 0 && strstr(op, "cache") == NULL;
-    if (strcmp(join, "1") == 0) return true;
+    if (join == NULL || strcmp(join, "1") == 0) return true;
     const size_t length = strlen(op);
     const bool but = join[0] == '-';
     for (const char *at = join; (at = strstr(at, op)) != NULL; at += length) {
@@ -236,12 +237,20 @@ size_t ls_cuda_chain_workspace(const ls_node *node, int threads) {
     return most;
 }
 
+/* Not as a copy: that of ordinary memory may wait for all that was asked for before. */
+static __global__ void set_now(ls_cuda_now *to, const ls_cuda_now now) {
+    *to = now;
+}
+
 static void begin(ls_device *device, const ls_run *run) {
     ls_cuda *cuda = (ls_cuda *)device;
     ls_cuda_now now = {run->seed, run->start, run->step};
     if (memcmp(&now, cuda->now_here, sizeof now) == 0) return;
     *cuda->now_here = now;
-    put(device, cuda->now, &now, sizeof now);
+    set_now<<<1, 1, 0, cuda->stream>>>(cuda->now, now);
+    cuda->now_is_new = true;
+    ls_cuda_note(cuda, cudaGetLastError(), "saying where a run stands");
+    wait_where_shared(cuda);
 }
 
 static void capture(ls_device *device) {
@@ -298,7 +307,7 @@ static ls_device *beside(ls_device *device, int marks) {
     if (lane == NULL) return NULL;
     *lane = *(ls_cuda *)device;
     lane->main = (ls_cuda *)device;
-    lane->staged = lane->known_products = NULL;
+    lane->staged = lane->known_products = lane->handed = NULL;
     lane->wrong = cudaSuccess;
     lane->stream = NULL;
     lane->mark_count = 0;
@@ -342,6 +351,7 @@ static void close_device(ls_device *device) {
     cudaFree(cuda->product_workspace);
     cudaFree(cuda->now);
     cudaFree(cuda->arrivals);
+    cudaFreeHost(cuda->handed);
     if (cuda->stream != NULL) cudaStreamDestroy(cuda->stream);
     free(cuda->now_here);
     free(cuda);
@@ -394,6 +404,8 @@ static bool opened(ls_cuda *cuda, int number, const char **what, cudaError_t *er
     const size_t arrivals = LS_CUDA_ARRIVALS * sizeof *cuda->arrivals;
     STEP("taking memory", cudaMalloc((void **)&cuda->arrivals, arrivals));
     STEP("clearing memory", cudaMemset(cuda->arrivals, 0, arrivals));
+    STEP("taking memory of the host",
+         cudaHostAlloc(&cuda->handed, LS_CUDA_HANDED, cudaHostAllocDefault));
 #undef STEP
     *what = "starting cuBLASLt";
     *error = cudaErrorUnknown;
