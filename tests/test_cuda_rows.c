@@ -26,7 +26,7 @@ static ls_ctx device_ctx;
 static int open_device(void **state) {
     (void)state;
     device_ctx = ls_ctx_default();
-    if (ls_device_open(&device_ctx, "cuda") != LS_OK)
+    if (ls_device_open(&device_ctx, "cuda", 0) != LS_OK)
         print_message("%s\n", device_ctx.error.message);
     return 0;
 }

@@ -50,6 +50,7 @@ typedef struct ls_optimizer {
     double *all_sums;              /* [ranks][most], here */
     int64_t *sum_of;               /* [all_pieces]: which of them is a piece's */
     void *sent, *received, *there; /* chunks on their way; NULL: alone. See optimizer_ranks.c */
+    size_t there_bytes;
 } ls_optimizer;
 
 /* Moments are zero. The store is borrowed until the optimiser is freed. */

@@ -35,19 +35,26 @@ typedef struct ls_cuda_now {
     uint32_t step;
 } ls_cuda_now;
 
-enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20 };
+enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20, LS_CUDA_ARRIVALS = 1 << 14, LS_CUDA_HANDED = 1 << 20 };
 
 typedef struct ls_cuda {
     ls_device device; /* first */
     cudaStream_t stream;
+    int number;                       /* of the device among those that are seen */
     int processors, major, minor;     /* multiprocessors, compute capability */
     size_t shared_max;                /* shared memory a block can ask for */
     struct cublasLtContext *products; /* a cublasLtHandle_t */
     void *product_workspace;
     void *known_products; /* what product.cu keeps; NULL before the first product */
     void *staged;         /* what ls_cuda_stage has given */
+    void *kept;           /* what ls_cuda_keep has */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
+    bool now_is_new;    /* no kernel was launched since it was told */
+    unsigned *arrivals; /* [LS_CUDA_ARRIVALS] on the device: 0 between kernels, which count in them
+                             the blocks that are done */
+    void *handed;       /* LS_CUDA_HANDED bytes of the host that copies to it pass through: the
+                             device writes them in place; NULL: none */
     struct ls_cuda *main; /* of one that is beside it, with `marks` events; else NULL */
     cudaEvent_t *marks;
     int mark_count;
@@ -87,6 +94,15 @@ static inline void ls_cuda_launched(const ls_run *run, const char *what) {
  * each time, so that a graph can keep it. Cleared when it is new, held until the device is closed;
  * the first run, which is not captured, asks for it. NULL after an error was noted. */
 void *ls_cuda_stage(ls_cuda *cuda, const ls_node *node, size_t bytes);
+/* Memory of the device for what is computed once and read often, such as tables: that which is under
+ * the key already, or new memory and *fresh, which the caller fills at once. NULL, where there is no
+ * room or work is being captured: then the caller does without. */
+void *ls_cuda_keep(ls_cuda *cuda, const void *key, size_t key_bytes, size_t bytes, bool *fresh);
+
+/* The nodes of a chain (engine/chain.c) one by one, where they do not fit what would do them in one.
+ */
+void ls_cuda_chain_apart(const ls_run *run, const ls_node *node);
+size_t ls_cuda_chain_workspace(const ls_node *node, int threads); /* that is enough for each */
 
 #define LS_CUDA_TABLE(name) ls__cuda_##name
 #define LS_CUDA_DECLARE_TABLE(name) extern "C" const ls_kernel LS_CUDA_TABLE(name)[]

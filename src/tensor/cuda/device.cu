@@ -77,9 +77,12 @@ static void put(ls_device *device, void *there, const void *here, size_t bytes) 
 
 static void get(ls_device *device, void *here, const void *there, size_t bytes) {
     ls_cuda *cuda = (ls_cuda *)device;
-    ls_cuda_note(cuda, cudaMemcpyAsync(here, there, bytes, cudaMemcpyDeviceToHost, cuda->stream),
+    const bool handed = cuda->handed != NULL && bytes <= LS_CUDA_HANDED;
+    void *to = handed ? cuda->handed : here;
+    ls_cuda_note(cuda, cudaMemcpyAsync(to, there, bytes, cudaMemcpyDeviceToHost, cuda->stream),
                  "copying from the device");
     ls_cuda_note(cuda, cudaStreamSynchronize(cuda->stream), "copying from the device");
+    if (handed) memcpy(here, to, bytes);
 }
 
 static void fill(ls_device *device, void *there, int byte, size_t bytes) {
@@ -136,16 +139,107 @@ static void give_staged(ls_cuda *cuda) {
     }
 }
 
+/* ---- memory for what is computed once ---- */
+
+enum { KEPT_MOST = 32 };
+typedef struct kept {
+    struct kept *next;
+    size_t key_bytes;
+    void *key, *memory;
+} kept;
+
+static void drop_kept(kept *one) {
+    if (one == NULL) return;
+    cudaFree(one->memory);
+    free(one->key);
+    free(one);
+}
+
+void *ls_cuda_keep(ls_cuda *cuda, const void *key, size_t key_bytes, size_t bytes, bool *fresh) {
+    int count = 0;
+    *fresh = false;
+    for (kept *one = (kept *)cuda->kept; one != NULL; one = one->next, count++)
+        if (one->key_bytes == key_bytes && memcmp(one->key, key, key_bytes) == 0)
+            return one->memory;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    ls_cuda_note(cuda, cudaStreamIsCapturing(cuda->stream, &capturing), "looking at the stream");
+    if (capturing != cudaStreamCaptureStatusNone || count == KEPT_MOST) return NULL;
+    kept *one = (kept *)calloc(1, sizeof *one);
+    if (one == NULL || (one->key = malloc(key_bytes)) == NULL ||
+        cudaMalloc(&one->memory, bytes) != cudaSuccess) {
+        cudaGetLastError(); /* no room is no error */
+        drop_kept(one);
+        return NULL;
+    }
+    memcpy(one->key, key, key_bytes);
+    one->key_bytes = key_bytes;
+    one->next = (kept *)cuda->kept;
+    cuda->kept = one;
+    *fresh = true;
+    return one->memory;
+}
+
+static void give_kept(ls_cuda *cuda) {
+    while (cuda->kept != NULL) {
+        kept *one = (kept *)cuda->kept;
+        cuda->kept = one->next;
+        drop_kept(one);
+    }
+}
+
 /* ---- kernels ---- */
+
+/* Whether LONGSHOT_CUDA_JOIN lets a kernel of several nodes be used: 0 none, 1 all, the names of some
+ * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those. */
+static bool may_join(const char *op) {
+    const char *join = getenv("LONGSHOT_CUDA_JOIN");
+    if (join == NULL || strcmp(join, "1") == 0) return true;
+    const size_t length = strlen(op);
+    const bool but = join[0] == '-';
+    for (const char *at = join; (at = strstr(at, op)) != NULL; at += length) {
+        const bool begins = but ? at[-1] == '-' : at == join || at[-1] == ',';
+        if (begins && (at[length] == 0 || at[length] == ',')) return !but;
+    }
+    return but;
+}
 
 static const ls_kernel *kernel(const ls_device *device, const char *op) {
     (void)device;
-    const char *join = getenv("LONGSHOT_CUDA_JOIN");
-    if (join != NULL && strcmp(join, "0") == 0 && strchr(op, '+') != NULL) return NULL;
+    if (strchr(op, '+') != NULL && !may_join(op)) return NULL;
     for (size_t i = 0; ls__cuda_kernels[i] != NULL; i++)
         for (const ls_kernel *k = ls__cuda_kernels[i]; k->op != NULL; k++)
             if (strcmp(k->op, op) == 0) return k;
     return NULL;
+}
+
+void ls_cuda_chain_apart(const ls_run *run, const ls_node *node) {
+    const ls_chain *chain = (const ls_chain *)node->attributes;
+    bool all = true, one;
+    ls_run each = *run;
+    each.steady = &one;
+    for (int i = 0; i < chain->count; i++) {
+        const ls_node *part = chain->node[i];
+        one = ls__node_anywhere(part);
+        kernel(run->device, part->op->name)->by_type[chain->type](&each, part);
+        all = all && one;
+    }
+    if (run->steady != NULL) *run->steady = all;
+}
+
+size_t ls_cuda_chain_workspace(const ls_node *node, int threads) {
+    const ls_chain *chain = (const ls_chain *)node->attributes;
+    size_t most = 0;
+    for (int i = 0; i < chain->count; i++) {
+        const ls_kernel *own = kernel(NULL, chain->node[i]->op->name);
+        const size_t bytes = own->workspace == NULL ? 0 : own->workspace(chain->node[i], threads);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* Not as a copy: that of ordinary memory may wait for all that was asked for before. */
+static __global__ void set_now(ls_cuda_now *to, const ls_cuda_now now) {
+    *to = now;
 }
 
 static void begin(ls_device *device, const ls_run *run) {
@@ -153,7 +247,10 @@ static void begin(ls_device *device, const ls_run *run) {
     ls_cuda_now now = {run->seed, run->start, run->step};
     if (memcmp(&now, cuda->now_here, sizeof now) == 0) return;
     *cuda->now_here = now;
-    put(device, cuda->now, &now, sizeof now);
+    set_now<<<1, 1, 0, cuda->stream>>>(cuda->now, now);
+    cuda->now_is_new = true;
+    ls_cuda_note(cuda, cudaGetLastError(), "saying where a run stands");
+    wait_where_shared(cuda);
 }
 
 static void capture(ls_device *device) {
@@ -191,6 +288,7 @@ static void mark(ls_device *beside, int number) {
 
 static void follow(ls_device *beside, int number) {
     ls_cuda *lane = (ls_cuda *)beside;
+    ls_cuda_note(lane, cudaSetDevice(lane->number), "taking the device"); /* of this thread */
     ls_cuda_note(lane, cudaStreamWaitEvent(lane->stream, lane->marks[number], 0),
                  "following a mark");
 }
@@ -209,7 +307,7 @@ static ls_device *beside(ls_device *device, int marks) {
     if (lane == NULL) return NULL;
     *lane = *(ls_cuda *)device;
     lane->main = (ls_cuda *)device;
-    lane->staged = lane->known_products = NULL;
+    lane->staged = lane->known_products = lane->handed = NULL;
     lane->wrong = cudaSuccess;
     lane->stream = NULL;
     lane->mark_count = 0;
@@ -228,15 +326,32 @@ static ls_device *beside(ls_device *device, int marks) {
     return NULL;
 }
 
+/* ---- libraries that work here themselves ---- */
+
+static void *stream_of(ls_device *device) {
+    return ((ls_cuda *)device)->stream;
+}
+
+static bool idle(ls_device *device) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    const cudaError_t state = cudaStreamQuery(cuda->stream);
+    if (state == cudaErrorNotReady) return false;
+    ls_cuda_note(cuda, state, "working");
+    return true;
+}
+
 /* ---- life ---- */
 
 static void close_device(ls_device *device) {
     ls_cuda *cuda = (ls_cuda *)device;
     ls_cuda_products_close(cuda);
     give_staged(cuda);
+    give_kept(cuda);
     if (cuda->products != NULL) cublasLtDestroy(cuda->products);
     cudaFree(cuda->product_workspace);
     cudaFree(cuda->now);
+    cudaFree(cuda->arrivals);
+    cudaFreeHost(cuda->handed);
     if (cuda->stream != NULL) cudaStreamDestroy(cuda->stream);
     free(cuda->now_here);
     free(cuda);
@@ -249,7 +364,7 @@ static void describe(ls_device *device,
     int driver = 0, runtime = 0;
     size_t unused = 0, all = 0;
     char text[300];
-    if (cudaGetDeviceProperties(&about, 0) != cudaSuccess) return;
+    if (cudaGetDeviceProperties(&about, cuda->number) != cudaSuccess) return;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     cudaMemGetInfo(&unused, &all);
@@ -264,7 +379,7 @@ static void describe(ls_device *device,
     line(user, "versions", text);
 }
 
-static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
+static bool opened(ls_cuda *cuda, int number, const char **what, cudaError_t *error) {
     cudaDeviceProp about;
     int devices = 0;
 #define STEP(words, call)                                                                          \
@@ -274,16 +389,23 @@ static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
         if (*error != cudaSuccess) return false;                                                   \
     } while (0)
     STEP("looking for a device", cudaGetDeviceCount(&devices));
-    STEP("taking the device", cudaSetDevice(0));
-    STEP("reading its properties", cudaGetDeviceProperties(&about, 0));
+    if (devices > 0) cuda->number = number % devices;
+    STEP("taking the device", cudaSetDevice(cuda->number));
+    STEP("reading its properties", cudaGetDeviceProperties(&about, cuda->number));
     cuda->processors = about.multiProcessorCount;
     cuda->major = about.major;
     cuda->minor = about.minor;
+    cuda->device.fp8 = about.major > 8 || (about.major == 8 && about.minor >= 9);
     cuda->shared_max = about.sharedMemPerBlockOptin;
     STEP("making a stream", cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
     STEP("taking memory", cudaMalloc(&cuda->product_workspace, LS_CUDA_PRODUCT_WORKSPACE));
     STEP("taking memory", cudaMalloc((void **)&cuda->now, sizeof *cuda->now));
     STEP("clearing memory", cudaMemset(cuda->now, 0, sizeof *cuda->now));
+    const size_t arrivals = LS_CUDA_ARRIVALS * sizeof *cuda->arrivals;
+    STEP("taking memory", cudaMalloc((void **)&cuda->arrivals, arrivals));
+    STEP("clearing memory", cudaMemset(cuda->arrivals, 0, arrivals));
+    STEP("taking memory of the host",
+         cudaHostAlloc(&cuda->handed, LS_CUDA_HANDED, cudaHostAllocDefault));
 #undef STEP
     *what = "starting cuBLASLt";
     *error = cudaErrorUnknown;
@@ -291,7 +413,7 @@ static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
 }
 
 extern "C" __attribute__((visibility("default"))) ls_device *
-ls_device_plugin_open(const char *build, char *why, size_t bytes) {
+ls_device_plugin_open(const char *build, int number, char *why, size_t bytes) {
     if (strcmp(build, LS_DEVICE_BUILD) != 0) {
         snprintf(why, bytes, "liblongshot-cuda.so is of another version of longshot");
         return NULL;
@@ -323,12 +445,14 @@ ls_device_plugin_open(const char *build, char *why, size_t bytes) {
     device->beside = beside;
     device->mark = mark;
     device->follow = follow;
+    device->stream = stream_of;
+    device->idle = idle;
     device->settle = settle;
     device->describe = describe;
     device->close = close_device;
     const char *what = "";
     cudaError_t error = cudaSuccess;
-    if (!opened(cuda, &what, &error)) {
+    if (!opened(cuda, number, &what, &error)) {
         snprintf(why, bytes, "%s: %s", what, cudaGetErrorString(error));
         close_device(device);
         return NULL;
