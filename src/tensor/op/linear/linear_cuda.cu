@@ -125,7 +125,7 @@ static void input_grad_activate(const ls_run *run, const ls_node *node) {
     with_activation(run, &node->parts[1], "activate_grad", &g, NULL);
 }
 
-/* ---- in a chain behind a norm, with or without an activation: see engine/chain.c ---- */
+/* ---- in a chain behind a norm, with or without an activation: see engine/join.c ---- */
 
 static ls_cuda_few_norm few_norm(const ls_node *node) {
     const ls_residual_norm_attributes *about =
@@ -147,13 +147,12 @@ static ls_cuda_few_norm few_norm(const ls_node *node) {
 }
 
 static void norm_chain(const ls_run *run, const ls_node *node) {
-    const ls_chain *chain = (const ls_chain *)node->attributes;
-    const ls_node *normed = chain->node[0], *last = chain->node[chain->count - 1];
+    const ls_node *normed = &node->parts[0], *last = &node->parts[node->part_count - 1];
     const ls_cuda_few_norm norm = few_norm(normed);
     ls_cuda_few_activation act = {};
-    ls_cuda_product g = forward_product(chain->node[1]);
+    ls_cuda_product g = forward_product(&node->parts[1]);
     g.a = matrix(normed->in[0], false, &g.m, &g.k);
-    if (chain->count == 3) {
+    if (node->part_count == 3) {
         const ls_activate_attributes *about = (const ls_activate_attributes *)last->attributes;
         act.there = true;
         act.gated = about->gated;
