@@ -46,6 +46,8 @@ static const ls_option options[] = {
             .needs = "what=attention|sparse|conv|retention"),
     LS_INTS("depths", FIELD(depths), "0,8192", 0, 1 << 20,
             "Tokens in the KV cache before decoding begins.", .needs = "what=decode"),
+    LS_INTS("streams", FIELD(streams), "1", 1, 1024,
+            "Sequences that are decoded side by side, at each depth.", .needs = "what=decode"),
     LS_TEXT("out", FIELD(out), "", "File that the figures are written to, as --json prints them."),
     LS_TEXT(
         "compare", FIELD(compare), "",

@@ -18,7 +18,7 @@ typedef struct ls_bench_settings {
     int matmul; /* ls_train_matmul */
     int64_t rounds;
     double seconds;
-    ls_ints lengths, depths;
+    ls_ints lengths, depths, streams;
 } ls_bench_settings;
 typedef enum { LS_BENCH_BOTH, LS_BENCH_F32, LS_BENCH_BF16, LS_BENCH_FP8 } ls_bench_dtype;
 extern const ls_option_table ls_bench_options;

@@ -175,5 +175,6 @@ ls_optimizer_settings ls_train_optimizer(const ls_train_settings *settings) {
                                    .epsilon = settings->eps,
                                    .weight_decay = settings->weight_decay,
                                    .state_rate = own ? settings->state_lr / settings->lr : 1,
-                                   .clip = settings->clip};
+                                   .clip = settings->clip,
+                                   .leaves = ls_train_parts(settings)};
 }
