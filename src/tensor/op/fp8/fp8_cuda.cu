@@ -1,5 +1,7 @@
 /* Casts to fp8: one pass over a tensor for its largest absolute value, one that writes the codes by
- * rows and by columns. Both are bound by memory. */
+ * rows and by columns and adds up columns. Both are bound by memory. The first pass goes backwards:
+ * it finds in the cache what was written last, and leaves there what the second begins with. */
+#include "tensor/cuda/column_sums.cuh"
 #include "tensor/cuda/fp8.cuh"
 #include "tensor/cuda/product.cuh"
 
@@ -22,6 +24,7 @@ typedef struct cast_job {
     int blocks;              /* of the first pass */
     uint8_t *codes, *turned; /* or NULL */
     float *factor;
+    float *sums; /* [tiles along rows, width]: of columns; or NULL */
 } cast_job;
 
 static __device__ __forceinline__ uint4 load(const cast_job &job, int64_t row, int64_t column) {
@@ -52,7 +55,7 @@ static __global__ void __launch_bounds__(THREADS) find_largest(cast_job job) {
     const int64_t count = job.rows * across, step = (int64_t)gridDim.x * THREADS;
     uint32_t largest = 0;
 #pragma unroll 4
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += step) {
+    for (int64_t i = count - 1 - ((int64_t)blockIdx.x * THREADS + threadIdx.x); i >= 0; i -= step) {
         const int64_t row = job.stride == job.width ? 0 : i / across;
         const uint4 x = load(job, row, (i - row * across) * WIDE);
         largest = larger_two(larger_two(larger_two(larger_two(largest, x.x), x.y), x.z), x.w);
@@ -75,10 +78,32 @@ template <bool E5M2> static __device__ __forceinline__ int exponent_for(uint32_t
 }
 
 template <bool E5M2>
-static __device__ __forceinline__ uint32_t four_codes(uint32_t low, uint32_t high, float scale) {
-    const float2 a = ls_cuda_wide_two(low), b = ls_cuda_wide_two(high);
-    return ls_cuda_fp8_two<E5M2>(a.x * scale, a.y * scale) |
-           ls_cuda_fp8_two<E5M2>(b.x * scale, b.y * scale) << 16;
+static __device__ __forceinline__ uint32_t four_codes(const float *x, float scale) {
+    return ls_cuda_fp8_two<E5M2>(x[0] * scale, x[1] * scale) |
+           ls_cuda_fp8_two<E5M2>(x[2] * scale, x[3] * scale) << 16;
+}
+
+static __device__ __forceinline__ void widen(uint4 x, float *out) {
+    const uint32_t two[WIDE / 2] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+    for (int i = 0; i < WIDE / 2; i++) {
+        const float2 wide = ls_cuda_wide_two(two[i]);
+        out[2 * i] = wide.x;
+        out[2 * i + 1] = wide.y;
+    }
+}
+
+/* Of each column of a tile: what the threads have in their rows, added up in their order. */
+static __device__ void sum_columns(const float *mine, const cast_job &job, int64_t column0) {
+    __shared__ float part[THREADS / ACROSS][TILE];
+    const int at = threadIdx.x;
+#pragma unroll
+    for (int j = 0; j < WIDE; j++) part[at / ACROSS][at % ACROSS * WIDE + j] = mine[j];
+    __syncthreads();
+    if (at >= TILE || column0 + at >= job.width) return;
+    float sum = 0;
+    for (int i = 0; i < THREADS / ACROSS; i++) sum += part[i][at];
+    job.sums[blockIdx.y * job.width + column0 + at] = sum;
 }
 
 /* Four words, each four columns of a row, become four words of four rows of a column. */
@@ -96,7 +121,8 @@ static __device__ __forceinline__ int place_of(int column, int group) {
     return column * GROUPS + (((group / 4) ^ (column / WIDE & 7)) * 4 + group % 4);
 }
 
-template <bool E5M2> static __global__ void __launch_bounds__(THREADS) cast_tile(cast_job job) {
+template <bool E5M2, bool SUMS>
+static __global__ void __launch_bounds__(THREADS) cast_tile(cast_job job) {
     __shared__ __align__(16) uint32_t tile[TILE * GROUPS];
     const int64_t row0 = (int64_t)blockIdx.y * TILE, column0 = (int64_t)blockIdx.x * TILE;
     const int lane = threadIdx.x % ACROSS;
@@ -110,15 +136,18 @@ template <bool E5M2> static __global__ void __launch_bounds__(THREADS) cast_tile
     const float scale = power_of_two(exponent);
     if (blockIdx.x == 0 && blockIdx.y == 0 && at == 0)
         *job.factor = finite ? power_of_two(-exponent) : __int_as_float(0x7fc00000);
+    float sums[WIDE] = {0};
     for (int group = at / ACROSS; group < GROUPS; group += THREADS / ACROSS) {
         const int64_t row = row0 + group * DEEP;
         if (row >= job.rows || column >= job.width) continue; /* both are multiples of 8 */
         uint32_t low[DEEP], high[DEEP], out[DEEP];
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
-            const uint4 x = load(job, row + i, column);
-            low[i] = four_codes<E5M2>(x.x, x.y, scale);
-            high[i] = four_codes<E5M2>(x.z, x.w, scale);
+            float x[WIDE];
+            widen(load(job, row + i, column), x);
+            for (int j = 0; SUMS && j < WIDE; j++) sums[j] += x[j];
+            low[i] = four_codes<E5M2>(x, scale);
+            high[i] = four_codes<E5M2>(x + 4, scale);
             if (job.codes != NULL)
                 *(uint2 *)(job.codes + (row + i) * job.width + column) =
                     make_uint2(low[i], high[i]);
@@ -131,6 +160,7 @@ template <bool E5M2> static __global__ void __launch_bounds__(THREADS) cast_tile
 #pragma unroll
         for (int j = 0; j < 4; j++) tile[place_of(lane * WIDE + 4 + j, group)] = out[j];
     }
+    if (SUMS) sum_columns(sums, job, column0);
     if (job.turned == NULL) return;
     __syncthreads();
     for (int i = at; i < TILE * GROUPS / 4; i += THREADS) {
@@ -160,20 +190,30 @@ static void cast(const ls_run *run, const ls_node *node) {
     job.codes = (uint8_t *)ls_data_or_null(node->out[1]);
     job.turned = (uint8_t *)ls_data_or_null(node->out[2]);
     job.factor = ls_cuda_floats(node->out[0]);
+    /* a bias is there with gradients, which are e5m2 */
+    if (node->in[1] != NULL) job.sums = (float *)(job.largest + BLOCKS_MAX);
     cudaStream_t stream = ls_cuda_of(run)->stream;
     find_largest<<<job.blocks, THREADS, 0, stream>>>(job);
     ls_cuda_launched(run, "finding the largest value");
     const dim3 tiles((unsigned)((job.width + TILE - 1) / TILE),
                      (unsigned)((job.rows + TILE - 1) / TILE));
-    if (codes->type == LS_E5M2)
-        cast_tile<true><<<tiles, THREADS, 0, stream>>>(job);
+    if (job.sums != NULL)
+        cast_tile<true, true><<<tiles, THREADS, 0, stream>>>(job);
+    else if (codes->type == LS_E5M2)
+        cast_tile<true, false><<<tiles, THREADS, 0, stream>>>(job);
     else
-        cast_tile<false><<<tiles, THREADS, 0, stream>>>(job);
+        cast_tile<false, false><<<tiles, THREADS, 0, stream>>>(job);
     ls_cuda_launched(run, "casting to fp8");
+    if (job.sums != NULL)
+        ls_cuda_add_vectors(ls_cuda_of(run), job.sums, tiles.y, job.width,
+                            (float *)ls_param_gradient(run, node->in[1]));
 }
 
 static size_t cast_workspace(const ls_node *node, int threads) {
-    return BLOCKS_MAX * sizeof(uint32_t);
+    int64_t rows, width, stride;
+    ls_rows(node->in[0], &rows, &width, &stride);
+    const size_t sums = node->in[1] == NULL ? 0 : (size_t)((rows + TILE - 1) / TILE * width);
+    return BLOCKS_MAX * sizeof(uint32_t) + sums * sizeof(float);
 }
 
 /* ---- products ---- */
