@@ -142,8 +142,10 @@ static void give_staged(ls_cuda *cuda) {
  * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those. */
 static bool may_join(const char *op) {
     const char *join = getenv("LONGSHOT_CUDA_JOIN");
-    /* chains of streams: not yet by themselves */
-    if (join == NULL) return strncmp(op, "residual", 8) != 0 && strstr(op, "cache") == NULL;
+    /* chains of streams, and casts of activations: not yet by themselves */
+    if (join == NULL)
+        return strncmp(op, "residual", 8) != 0 && strstr(op, "cache") == NULL &&
+               strstr(op, "fp8") == NULL;
     if (strcmp(join, "1") == 0) return true;
     const size_t length = strlen(op);
     const bool but = join[0] == '-';

@@ -24,6 +24,8 @@ static const chain chains[] = {
      {"attention_grad", "rotate", "rotate"},
      {{0, 0}, {1, 0}},
      false},
+    {"activate+fp8_cast", {"activate", "fp8_cast"}, {{0, 0}}, false},
+    {"activate_grad+fp8_cast", {"activate_grad", "fp8_cast"}, {{0, 0}}, false},
     {"rotate+rotate", {"rotate", "rotate"}, {{APART, APART}}, true},
 };
 enum { CHAINS = sizeof chains / sizeof chains[0] };
