@@ -193,7 +193,9 @@ static void give_kept(ls_cuda *cuda) {
  * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those. */
 static bool may_join(const char *op) {
     const char *join = getenv("LONGSHOT_CUDA_JOIN");
-    if (join == NULL || strcmp(join, "1") == 0) return true;
+    /* casts of activations: not yet by themselves */
+    if (join == NULL) return strstr(op, "fp8") == NULL;
+    if (strcmp(join, "1") == 0) return true;
     const size_t length = strlen(op);
     const bool but = join[0] == '-';
     for (const char *at = join; (at = strstr(at, op)) != NULL; at += length) {
