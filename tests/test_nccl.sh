@@ -52,6 +52,9 @@ with_ranks 4 "$program" train $context out=c4
 told_way "$directly"
 same_run c1 c4 0004
 
+! LONGSHOT_TRANSPORT=nccl STAND_IN_NCCL=flip "$program" train $keys out=x >out 2>err || fail "alone: other bytes than were sent"
+grep -q "NCCL brings other bytes than rank 0 sent" err || { cat err; fail "alone: other bytes than were sent"; }
+
 # through MPI the id is handed over likewise
 if [ -e "$build/lib/liblongshot-mpi.so" ] && command -v mpirun >/dev/null; then
     cp "$build/lib/liblongshot-mpi.so" lib
