@@ -145,6 +145,8 @@ static void convert(const double *values, int64_t count, ls_dtype type, void *da
         case LS_U8:
             ((uint8_t *)data)[j] = (uint8_t)value;
             break;
+        default: /* no constant is fp8 */
+            break;
         }
     }
 }

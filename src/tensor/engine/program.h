@@ -85,6 +85,10 @@ struct ls_node {
     size_t workspace;
     bool apart; /* recorded between ls_apart and ls_apart_end */
     bool small; /* one thread does it sooner than a team: ls_run says 1 */
+    /* of nodes that a device computes in one step (join.c): each as it was, with its place among
+     * the operands and results here */
+    const ls_node *parts;
+    int part_count;
 };
 
 /* What holds while a program runs. */
@@ -138,6 +142,8 @@ typedef struct ls_program_options {
     /* matrix products in f32 may round their operands to tf32 (10 bits behind the point), where a
      * device has units for that */
     bool tf32;
+    /* grad, in bf16: linear layers whose widths and rows are multiples of 16 multiply in fp8 */
+    bool fp8;
     /* grad, streaming: gradients pass through the state, from what follows the chunk to what was
      * before it: see ls_program_run_through */
     bool through;
@@ -187,6 +193,8 @@ ls_status ls_program_watch(ls_program *program, const ls_watch *watch);
 /* after[i]: so many nodes have run when nothing more is added to the i-th parameter's gradient. */
 void ls_program_gradients_end(const ls_program *program, size_t *after);
 size_t ls_program_nodes(const ls_program *program);
+/* Nodes of an operation, also where a device computes them together with the next. */
+size_t ls_program_count(const ls_program *program, const char *op);
 
 const ls_program_options *ls_program_about(const ls_program *program);
 ls_ctx *ls_program_ctx(const ls_program *program);

@@ -62,6 +62,14 @@ typedef struct ls_list { /* of pointers */
     size_t count, capacity;
 } ls_list;
 
+/* Nodes that a device computes in one step: attributes of the node that stands for them. */
+enum { LS_CHAIN_MAX = 5 };
+typedef struct ls_chain {
+    ls_dtype type; /* of the program */
+    int count;
+    const ls_node *node[LS_CHAIN_MAX];
+} ls_chain;
+
 /* What a graph of a stream's step was made with. */
 typedef struct ls_stream_place {
     void *data;
@@ -75,6 +83,7 @@ struct ls_program {
     ls_status status;
     ls_block *blocks; /* everything small that lives as long as the program */
     ls_list nodes, writes, tensors, names, ports, constants;
+    ls_list appends;     /* the nodes that append to caches, also where others stand for them */
     ls_list auxiliaries; /* of ls_auxiliary_term */
     char scope[256];
     size_t root;   /* bytes of the scope in which names that begin with / stand */
@@ -145,7 +154,9 @@ char *ls__scoped_name(ls_program *p, const char *name);
 ls_tensor *ls__tensor(ls_program *p, ls_dtype type, ls_role role, int rank, const int64_t *dim);
 void ls__record_backward(ls_program *p);
 void ls__place_over_inputs(ls_program *p);
+bool ls__overlap(const ls_tensor *a, const ls_tensor *b); /* whether they share memory */
 void ls__join_nodes(ls_program *p);
+void ls__chain_nodes(ls_program *p); /* of a stream */
 void ls__recompute(ls_program *p, size_t forward_count); /* nodes before it are the forward part */
 ls_status ls__plan(ls_program *p);
 /* end[i], of each node: the node behind the passage that it lies in, 0 where it lies in none. A
@@ -153,10 +164,15 @@ ls_status ls__plan(ls_program *p);
  * several sequences each goes through it before the next begins. */
 void ls__find_passages(const ls_program *p, size_t *end);
 ls_status ls__bind_kernels(ls_program *p);
+double ls__node_flops(const ls_node *node);
+/* Whether neither position nor state enters a node, whatever the device. */
+bool ls__node_anywhere(const ls_node *node);
 /* How long a node takes, in floating-point operations of a product. */
 double ls__node_work(const ls_node *node);
 /* Advances the cache's extent. */
 ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node);
+/* Whether an append finds room for its rows behind those of the cache. */
+bool ls__appends_only(const ls_run *run, const ls_node *node);
 /* Whether a run would find every port where the last one left it, at the same address, with room
  * for its rows behind those that are there. */
 bool ls__state_goes_on(const ls_program *p, const ls_run *run);

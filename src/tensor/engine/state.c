@@ -82,8 +82,8 @@ static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_
         how.part_first = p->options.parts.own * rows;
         how.part_end = how.part_first + rows;
     }
-    ls_record(p, &append_op, &how, sizeof how, 1, &x, 1, &cache);
-    return cache;
+    ls_node *node = ls_record(p, &append_op, &how, sizeof how, 1, &x, 1, &cache);
+    return node != NULL && ls__list_add(p, &p->appends, node) ? cache : NULL;
 }
 
 /* A cache that fits a part is whole in each: there would be nothing to gain. */
@@ -247,11 +247,10 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
     return plan;
 }
 
-/* Whether an append finds room for its rows behind those of the cache. */
-static bool appends_only(const ls_run *run, const ls_node *node) {
+bool ls__appends_only(const ls_run *run, const ls_node *node) {
     const struct ls_append *append = node->attributes;
     const ls_extent extent = ls_cache_extent(run, node->out[0]);
-    return append->kind == LS_PORT_CACHE && !append->keep.exact &&
+    return append->kind == LS_PORT_CACHE && !append->keep.exact && append->part_end == 0 &&
            extent.count == run->start - extent.first &&
            extent.count + node->in[0]->dim[1] <= node->out[0]->dim[1];
 }
@@ -263,10 +262,8 @@ bool ls__state_goes_on(const ls_program *p, const ls_run *run) {
         if (p->place[i].data != state->port[i].data ||
             p->place[i].first != state->port[i].extent.first)
             return false;
-    for (size_t i = 0; i < p->nodes.count; i++) {
-        const ls_node *node = p->nodes.at[i];
-        if (node->op == &append_op && !appends_only(run, node)) return false;
-    }
+    for (size_t i = 0; i < p->appends.count; i++)
+        if (!ls__appends_only(run, p->appends.at[i])) return false;
     return true;
 }
 
@@ -276,10 +273,7 @@ void ls__state_went_on(ls_program *p, const ls_state *state) {
 }
 
 void ls__append_all(const ls_program *p, const ls_run *run) {
-    for (size_t i = 0; i < p->nodes.count; i++) {
-        const ls_node *node = p->nodes.at[i];
-        if (node->op == &append_op) ls__append_begin(run, node);
-    }
+    for (size_t i = 0; i < p->appends.count; i++) ls__append_begin(run, p->appends.at[i]);
 }
 
 /* ---- states ---- */
