@@ -545,10 +545,9 @@ static void test_gradient_add(void **state) {
 /* `apart`: the weights lie as the moments do. */
 static void try_adamw(bool apart) {
     enum { COUNT = LS_ADAMW_PIECE + 64 * 37, PIECES = 3 };
-    static const ls_adamw_piece pieces[PIECES] = {
-        {0, LS_ADAMW_PIECE, true, 1, 0, 64 * 37},
-        {LS_ADAMW_PIECE, 64, false, 0.25F, 0.125, 64 * 36},
-        {LS_ADAMW_PIECE + 64, 64 * 36, true, 1, 0, 0}};
+    static const ls_adamw_piece pieces[PIECES] = {{0, LS_ADAMW_PIECE, 1, 1, 0, 64 * 37},
+                                                  {LS_ADAMW_PIECE, 64, 0, 0.25F, 0.125, 64 * 36},
+                                                  {LS_ADAMW_PIECE + 64, 64 * 36, 0.5F, 1, 0, 0}};
     static float here[4][COUNT], got[4][COUNT];
     static ls_bf16 shadow[COUNT], shadow_got[COUNT];
     double sums[PIECES], sums_got[PIECES];

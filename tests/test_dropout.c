@@ -67,7 +67,43 @@ static void test_masks(void **state) {
     }
 }
 
+/* One draw for all rows of a sequence, and another for each sequence. */
+static void tied(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, ROWS / 2, COLUMNS), true);
+    ls_keep(p, "y", ls_dropout_tied(p, x, share));
+}
+
+static void test_tied(void **state) {
+    (void)state;
+    ls_ctx ctx = test_ctx_default();
+    const subject what = {"tied dropout", tied, NULL};
+    const ls_program_options options = {
+        .type = LS_F32, .batch = 2, .length = ROWS / 2, .grad = true, .train = true};
+    bench b = bench_new(&ctx, &what, options);
+    int fallen = 0, alike = 0;
+    for (int i = 0; i < COUNT; i++) {
+        put(ls_program_find(b.program, "x"), i, 2);
+        put(ls_program_find(b.program, "cot"), i, 3);
+    }
+    double *y = values_at(&b, "y", 5, 7);
+    double *gradient = read_all(ls_program_find(b.program, "grad.x"));
+    for (int i = 0; i < COUNT; i++) {
+        const int first = i / (COUNT / 2) * (COUNT / 2) + i % COLUMNS;
+        assert_true(y[i] == y[first] && (gradient[i] == 0) == (y[i] == 0));
+    }
+    for (int i = 0; i < COLUMNS; i++) {
+        fallen += (y[i] == 0) + (y[COUNT / 2 + i] == 0);
+        alike += (y[i] == 0) == (y[COUNT / 2 + i] == 0);
+    }
+    assert_true(fabs(fallen - 2 * COLUMNS * share) <= 5 * sqrt(2 * COLUMNS * share * (1 - share)));
+    assert_true(alike < COLUMNS * 3 / 4);
+    free(y);
+    free(gradient);
+    bench_free(&b);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_masks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_masks), cmocka_unit_test(test_tied)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

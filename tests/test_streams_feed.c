@@ -21,6 +21,7 @@ static const char *const cases[] = {
     "model.mixer=mamba",
     "model.mixer=mamba2 mixer.headdim=8",
     "model.mixer=retnet mixer.heads=2",
+    "model.mixer=retnet mixer.heads=2 model.norm=batch",
     "model.mixer=transformer_xl mixer.heads=2 mixer.segment=8 mixer.memory=12",
     ("model.mixer=compressive mixer.heads=2 mixer.segment=8 mixer.memory=8 mixer.compressed=6 "
      "mixer.rate=4"),

@@ -54,15 +54,20 @@ static ls_parameters *make_store(ls_ctx *ctx, ls_dtype type) {
     ls_parameters *store;
     size_t index;
     assert_int_equal(ls_parameters_new(ctx, type, &store), LS_OK);
-    ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1}, still = normal, own;
+    ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1}, still = normal, own, never, fading;
     still.no_decay = true;
-    own = still;
-    own.own_rate = true;
+    own = never = still;
+    never.never_decays = true;
+    own.own_rate = own.never_decays = true;
+    fading = normal;
+    fading.own_rate = fading.own_decay = true;
     ls_parameters_declare(store, "a", 1, (int64_t[]){70}, normal, &index);
     ls_parameters_declare(store, "b", 2, (int64_t[]){ELEMENTS, 1}, still, &index);
     ls_parameters_declare(store, "c", 1, (int64_t[]){ELEMENTS}, normal, &index);
     ls_parameters_declare(store, "state", 1, (int64_t[]){200}, own, &index);
     ls_parameters_declare(store, "d", 1, (int64_t[]){1}, normal, &index);
+    ls_parameters_declare(store, "never", 1, (int64_t[]){30}, never, &index);
+    ls_parameters_declare(store, "output", 1, (int64_t[]){90}, fading, &index);
     assert_int_equal(ls_parameters_seal(store, 3, true), LS_OK);
     return store;
 }
@@ -92,12 +97,14 @@ static void set_gradient(const ls_parameters *store, int64_t step) {
 }
 
 /* Against the formulas written down once more, plainly and in f64. */
-static void compare_adamw(ls_dtype type, double clip, double state_rate, double tolerance) {
+static void compare_adamw(ls_dtype type, double clip, double state_rate, bool all,
+                          double tolerance) {
     ls_ctx ctx = ls_ctx_default();
     ls_parameters *store = make_store(&ctx, type);
     ls_optimizer_settings settings = ls_optimizer_settings_default();
     settings.clip = clip;
     settings.state_rate = state_rate;
+    settings.decay_all = all;
     ls_optimizer *optimizer;
     assert_int_equal(ls_optimizer_new(&ctx, store, &settings, &optimizer), LS_OK);
     size_t total = (size_t)store->total;
@@ -115,8 +122,10 @@ static void compare_adamw(ls_dtype type, double clip, double state_rate, double 
             for (int64_t i = 0; i < store->items[p].count; i++) {
                 int64_t at = store->items[p].offset + i;
                 double g = scale * element(store, store->gradient, at);
-                double decay = store->items[p].init.no_decay ? 0 : 0.01;
-                double own = store->items[p].init.own_rate ? state_rate * rate : rate;
+                const ls_init *init = &store->items[p].init;
+                double decay = (all ? init->never_decays : init->no_decay) ? 0 : 0.01;
+                double own = init->own_rate ? state_rate * rate : rate;
+                if (init->own_decay) decay *= state_rate;
                 m[at] = 0.9 * m[at] + 0.1 * g;
                 v[at] = 0.98 * v[at] + 0.02 * g * g;
                 double mean = m[at] / (1 - pow(0.9, step)), square = v[at] / (1 - pow(0.98, step));
@@ -142,13 +151,14 @@ static void compare_adamw(ls_dtype type, double clip, double state_rate, double 
 
 static void adamw_equals_the_formulas(void **state) {
     (void)state;
-    compare_adamw(LS_F64, 0, 1, 1e-13);
-    compare_adamw(LS_F64, 0.5, 1, 1e-13);
-    compare_adamw(LS_F64, 100, 1, 1e-13);
-    compare_adamw(LS_F64, 0.5, 0.25, 1e-13);
-    compare_adamw(LS_F32, 0.5, 1, 2e-6);
-    compare_adamw(LS_F32, 0.5, 4, 2e-6);
-    compare_adamw(LS_BF16, 0, 1, 2e-6);
+    compare_adamw(LS_F64, 0, 1, false, 1e-13);
+    compare_adamw(LS_F64, 0.5, 1, false, 1e-13);
+    compare_adamw(LS_F64, 100, 1, false, 1e-13);
+    compare_adamw(LS_F64, 0.5, 0.25, false, 1e-13);
+    compare_adamw(LS_F64, 0.5, 0.25, true, 1e-13);
+    compare_adamw(LS_F32, 0.5, 1, false, 2e-6);
+    compare_adamw(LS_F32, 0.5, 4, false, 2e-6);
+    compare_adamw(LS_BF16, 0, 1, false, 2e-6);
 }
 
 static void threads_do_not_matter(void **state) {

@@ -171,6 +171,7 @@ static ls_init made_by(void (*fill)(const ls_init *, double *, int64_t), double 
                      .c = c,
                      .fill = fill,
                      .no_decay = true,
+                     .never_decays = true,
                      .own_rate = true,
                      .full = true};
 }
@@ -214,9 +215,19 @@ static ls_tensor *declare_input(ls_program *p, const ls_ssm_options *o, int64_t 
 
 static ls_tensor *declare_output(ls_program *p, const ls_mixer *mixer, int64_t h) {
     const ls_ssm_options *o = mixer->options;
-    const ls_init unit = {.kind = LS_INIT_NORMAL, .a = sqrt(0.5), .full = true};
+    const ls_init unit = {.kind = LS_INIT_NORMAL,
+                          .a = sqrt(0.5),
+                          .full = true,
+                          .own_rate = o->c_own_rate,
+                          .own_decay = o->c_own_rate};
     const int64_t dim[4] = {kernels_of(o) * (mixer->causal ? 1 : 2), mixer->width, h, 2};
     return ls_param(p, "C", o->plain ? 3 : 4, dim, unit);
+}
+
+static ls_init step_init(const ls_ssm_options *o) {
+    ls_init init = ls_ssm_steps(o->dt_min, o->dt_max, (ls_step)o->step);
+    init.own_rate = o->dt_own_rate;
+    return init;
 }
 
 static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked) {
@@ -234,8 +245,7 @@ static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked)
                      : ls_param(p, "P", LS_DIMS(r, S, h, 2),
                                 made_by(fill_rank, spectrum, (double)h, (double)r)),
         .C = declare_output(p, mixer, h),
-        .dt = ls_param(p, "inv_dt", LS_DIMS(D, o->untied ? h : 1),
-                       ls_ssm_steps(o->dt_min, o->dt_max, (ls_step)o->step)),
+        .dt = ls_param(p, "inv_dt", LS_DIMS(D, o->untied ? h : 1), step_init(o)),
         .hold = ranked ? LS_HOLD_BILINEAR : (ls_hold)o->hold,
         .step = (ls_step)o->step,
         .real = real,

@@ -10,7 +10,7 @@ typedef struct ls_ssm_options {
     int64_t d_state, copies, rank, tilde, l_max, channels;
     double dt_min, dt_max, rate, bandlimit;
     int step, hold, init, measure, activation, output, real, imag, input;
-    bool untied, upper, plain;
+    bool untied, upper, plain, dt_own_rate, c_own_rate;
 } ls_ssm_options;
 
 /* The options that both have. */
@@ -31,6 +31,12 @@ typedef struct ls_ssm_options {
 #define LS_SSM_UNTIED                                                                              \
     LS_BOOL("dt_untied", LS_SSM_FIELD(untied), "false",                                            \
             "Whether every mode has a step size of its own; false: every channel has.")
+#define LS_SSM_DT_RATE                                                                             \
+    LS_BOOL("dt_own_rate", LS_SSM_FIELD(dt_own_rate), "true",                                      \
+            "Whether step sizes have the rate train.state_lr, as A and B have.")
+#define LS_SSM_C_RATE                                                                              \
+    LS_BOOL("c_own_rate", LS_SSM_FIELD(c_own_rate), "false",                                       \
+            "Whether C has the rate train.state_lr; it decays in any case.")
 #define LS_SSM_ACTIVATION                                                                          \
     LS_CHOICE("activation", LS_SSM_FIELD(activation), "gelu",                                      \
               "none|gelu|relu|silu|tanh|sigmoid|glu",                                              \

@@ -29,10 +29,20 @@ ls_tensor *ls_head_pool(ls_program *p, const ls_model_settings *about, const ls_
 
 ls_output ls_head_classes(ls_program *p, const ls_model_settings *about, ls_tensor *x) {
     if (x == NULL) return (ls_output){0};
-    return (ls_output){
-        x,
-        ls_param(p, "head.weight", LS_DIMS(about->classes, x->dim[1]), ls_init_normal(about->init)),
-        ls_param(p, "head.bias", LS_DIMS(about->classes), ls_init_bias())};
+    const ls_init init = ls_init_normal(about->head_init > 0 ? about->head_init : about->init);
+    if (about->head_hidden > 0) {
+        ls_tensor *weight =
+            ls_param(p, "head.hidden.weight", LS_DIMS(about->head_hidden, x->dim[1]), init);
+        ls_tensor *bias =
+            ls_param(p, "head.hidden.bias", LS_DIMS(about->head_hidden), ls_init_bias());
+        x = ls_dropout(p, ls_linear(p, x, weight, bias), about->dropout);
+        x = ls_activate(p, LS_ACT_GELU, false, x);
+        if (x == NULL) return (ls_output){0};
+    }
+    return (ls_output){x, ls_param(p, "head.weight", LS_DIMS(about->classes, x->dim[1]), init),
+                       about->head_hidden > 0
+                           ? NULL
+                           : ls_param(p, "head.bias", LS_DIMS(about->classes), ls_init_bias())};
 }
 
 ls_status ls_head_classes_check(ls_ctx *ctx, const ls_model_settings *about) {

@@ -35,6 +35,11 @@ ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const ch
     return ls_norm_rows(p, &norm, x, delta, NULL);
 }
 
+ls_tensor *ls_drop(ls_program *p, const ls_model_settings *about, ls_tensor *x, double share) {
+    if (share < 0) share = about->dropout;
+    return about->dropout_tied ? ls_dropout_tied(p, x, share) : ls_dropout(p, x, share);
+}
+
 int64_t ls_hidden_width(const ls_model_settings *about) {
     if (about->hidden > 0) return about->hidden;
     bool gated = activations[about->activation].gated;
@@ -54,7 +59,7 @@ ls_tensor *ls_feed_forward(ls_program *p, const ls_model_settings *about, ls_ten
     }
     ls_tensor *down = ls_project(p, about, "down", hidden, about->width, about->bias);
     ls_scope_end(p);
-    return ls_dropout(p, down, about->dropout);
+    return ls_drop(p, about, down, -1);
 }
 
 ls_tensor *ls_project(ls_program *p, const ls_model_settings *about, const char *name, ls_tensor *x,

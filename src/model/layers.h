@@ -10,6 +10,8 @@ ls_norm ls_layer_norm_of(ls_program *p, const ls_model_settings *about, const ch
                          int64_t width);
 ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
                          ls_tensor *x, ls_tensor *delta, ls_tensor *valid);
+/* Dropout of rows [B,T,D] as the model has it; share below 0: the model's. */
+ls_tensor *ls_drop(ls_program *p, const ls_model_settings *about, ls_tensor *x, double share);
 /* The width inside the feed-forward layer. */
 int64_t ls_hidden_width(const ls_model_settings *about);
 ls_tensor *ls_feed_forward(ls_program *p, const ls_model_settings *about, ls_tensor *x);

@@ -20,9 +20,14 @@ typedef struct ls_model_settings {
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_bias, norm_place, parallel, residual, activation; /* see block.h */
     double epsilon, dropout, init, logit_cap, norm_momentum;
+    double embedding_dropout, mixer_dropout; /* below 0: dropout */
+    double embedding_init, head_init;        /* 0: init */
+    double number_mean, number_deviation;    /* of tokens that are numbers */
+    int64_t head_hidden; /* width of the layer before a classifier's product; 0: there is none */
     int64_t embedding_width; /* 0: width */
-    bool norm_weight, norm_padding, norm_unbiased, inner_norm, tied, bias, scale_embedding,
-        norm_embedding, feed_forward, head_bias, scale_head, last_norm, embedding, mixing;
+    bool norm_weight, norm_padding, norm_unbiased, dropout_tied, numbers, inner_norm, tied, bias,
+        scale_embedding, norm_embedding, feed_forward, head_bias, scale_head, last_norm, embedding,
+        mixing;
     int64_t token_types;             /* rows of their table; 0: there are none */
     int head_activation;             /* of the layer before a masked head; 0: no such layer */
     int64_t mask_token, start_token; /* ids of a text's objective; -1: not known */

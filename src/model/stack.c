@@ -15,7 +15,7 @@ static ls_tensor *mix(ls_program *p, const ls_model_settings *about, const void 
     ls_scope(p, "mixer");
     ls_tensor *y = ls_mixer_record(p, &mixer, in->x);
     ls_scope_end(p);
-    return ls_dropout(p, y, about->dropout);
+    return ls_drop(p, about, y, about->mixer_dropout);
 }
 
 static ls_tensor *read_context(ls_program *p, const ls_model_settings *about, const void *what,
@@ -25,7 +25,7 @@ static ls_tensor *read_context(ls_program *p, const ls_model_settings *about, co
 
 static ls_tensor *read_source(ls_program *p, const ls_model_settings *about, const void *what,
                               const ls_sublayer_input *in) {
-    return ls_dropout(p, ls_cross_attention(p, about, in->x, what), about->dropout);
+    return ls_drop(p, about, ls_cross_attention(p, about, in->x, what), -1);
 }
 
 static ls_tensor *feed_forward(ls_program *p, const ls_model_settings *about, const void *what,
@@ -68,7 +68,7 @@ ls_tensor *ls_stack_record(ls_program *p, const ls_model_config *config, const l
     const ls_position_type *position = config->position.type;
     if (position->embed != NULL) x = position->embed(p, config->position.options, x);
     if (about->norm_embedding) x = ls_layer_norm(p, about, "norm_embedding", x, NULL, valid);
-    ls_residual rows = {.x = ls_dropout(p, x, about->dropout), .valid = valid};
+    ls_residual rows = {.x = ls_drop(p, about, x, about->embedding_dropout), .valid = valid};
     for (int64_t layer = layers->first; layer < layers->end && !ls_failed(p); layer++) {
         ls_mixer mixer =
             layers->encodes ? ls_model_encoder_mixer(config, layer) : ls_model_mixer(config, layer);

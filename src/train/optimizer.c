@@ -18,6 +18,13 @@ static double rate_of(const ls_optimizer_settings *settings, const ls_init *init
     return init->own_rate ? settings->state_rate : 1;
 }
 
+/* Times the decay of a pass. */
+static double decay_of(const ls_optimizer_settings *settings, const ls_init *init) {
+    const bool spared = settings->decay_all ? init->never_decays || init->fixed : init->no_decay;
+    if (spared) return 0;
+    return init->own_decay ? rate_of(settings, init) : 1;
+}
+
 /* Cuts the buffers where weight decay or rate change, and then in pieces. Counts only, where
  * `pieces` is NULL. */
 static int64_t cut(const ls_parameters *store, const ls_optimizer_settings *settings,
@@ -25,10 +32,9 @@ static int64_t cut(const ls_parameters *store, const ls_optimizer_settings *sett
     int64_t count = 0;
     for (size_t i = 0; i < store->count;) {
         const ls_init *first = &store->items[i].init;
-        const bool decays = !first->no_decay;
-        const double rate = rate_of(settings, first);
+        const double decay = decay_of(settings, first), rate = rate_of(settings, first);
         int64_t at = store->items[i].offset;
-        while (i < store->count && decays == !store->items[i].init.no_decay &&
+        while (i < store->count && decay == decay_of(settings, &store->items[i].init) &&
                rate == rate_of(settings, &store->items[i].init) &&
                first->running == store->items[i].init.running)
             i++;
@@ -37,7 +43,7 @@ static int64_t cut(const ls_parameters *store, const ls_optimizer_settings *sett
             if (pieces != NULL)
                 pieces[count] = (ls_adamw_piece){.offset = at,
                                                  .count = ls_min(end - at, LS_ADAMW_PIECE),
-                                                 .decays = decays,
+                                                 .decay = (float)decay,
                                                  .rate = (float)rate,
                                                  .running = first->running};
             count++;

@@ -15,6 +15,7 @@
 typedef struct ls_optimizer_settings {
     double beta1, beta2, epsilon;
     double weight_decay; /* acts only where a parameter's init does not say no_decay */
+    bool decay_all;      /* or, with this, never_decays */
     double state_rate;   /* times the rate where a parameter's init says own_rate */
     double clip;         /* largest gradient norm; 0: none */
     int64_t

@@ -32,6 +32,7 @@ typedef struct ls_train_settings {
     bool recompute;
     double label_smoothing;
     double lr, state_lr, beta1, beta2, eps, weight_decay, clip;
+    int decay;    /* 0: of weights, 1: of all */
     int schedule; /* ls_schedule_kind */
     double min_lr, power, decay_share;
     int64_t warmup;

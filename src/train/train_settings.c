@@ -73,8 +73,14 @@ static const ls_option options[] = {
     LS_REAL("beta1", FIELD(beta1), "0.9", 0, 0.999999, "AdamW: decay of the mean."),
     LS_REAL("beta2", FIELD(beta2), "0.98", 0, 0.999999, "AdamW: decay of the mean square."),
     LS_REAL("eps", FIELD(eps), "1e-6", 0, 1, "AdamW: added to the root of the mean square."),
-    LS_REAL("weight_decay", FIELD(weight_decay), "0.01", 0, 10,
-            "AdamW: decay of weights; norms, biases and position tables are left alone."),
+    LS_REAL(
+        "weight_decay", FIELD(weight_decay), "0.01", 0, 10,
+        "AdamW: decay of weights; norms, biases and position tables are left alone unless decay=all."),
+    LS_CHOICE(
+        "decay", FIELD(decay), "weights", "weights|all",
+        "What decays: weights, or norms, biases and tables too, as in the recipes of S4, S5 and "
+        "Mega; state spaces do as their options say.",
+        .needs = "weight_decay"),
     LS_REAL("clip", FIELD(clip), "1", 0, 1e9, "Largest norm of the whole gradient; 0: no limit."),
     LS_CHOICE("schedule", FIELD(schedule), "polynomial", "polynomial|cosine|wsd|constant",
               "Fall of the learning rate after the warm-up."),
@@ -174,6 +180,7 @@ ls_optimizer_settings ls_train_optimizer(const ls_train_settings *settings) {
                                    .beta2 = settings->beta2,
                                    .epsilon = settings->eps,
                                    .weight_decay = settings->weight_decay,
+                                   .decay_all = settings->decay == 1,
                                    .state_rate = own ? settings->state_lr / settings->lr : 1,
                                    .clip = settings->clip,
                                    .leaves = ls_train_parts(settings)};

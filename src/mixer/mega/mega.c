@@ -7,7 +7,7 @@
 typedef struct mega_options {
     int64_t dims, key_width, value_width, chunk, max_positions, truncation;
     int attention, bias, beyond, norm, norm_place, residual, activation;
-    double base, epsilon;
+    double base, epsilon, dropout, hidden_dropout;
     bool rounded, norm_affine;
 } mega_options;
 
@@ -16,7 +16,7 @@ enum { BIAS_ROTARY, BIAS_SIMPLE };
 enum { BEYOND_REFUSE, BEYOND_CLAMP };
 enum { NORM_NONE, NORM_LAYER, NORM_RMS, NORM_SCALE };
 enum { PLACE_BEFORE, PLACE_AFTER };
-enum { RESIDUAL_DIFFERENCE, RESIDUAL_GATED };
+enum { RESIDUAL_DIFFERENCE, RESIDUAL_STREAM, RESIDUAL_GATED };
 
 static const ls_act_kind activations[] = {LS_ACT_SILU, LS_ACT_GELU, LS_ACT_GELU_TANH,
                                           LS_ACT_RELU, LS_ACT_TANH, LS_ACT_NONE};
@@ -57,9 +57,14 @@ static const ls_option options[] = {
     LS_BOOL("rounded", FIELD(rounded), "false",
             "Whether constants have six digits, as in the authors' code.",
             .needs = "attention=laplace"),
-    LS_CHOICE("residual", FIELD(residual), "difference", "difference|gated",
-              "Output: the gated difference, which a model adds to its input; or that sum "
-              "itself, as in the authors' layer."),
+    LS_CHOICE("residual", FIELD(residual), "difference", "difference|stream|gated",
+              "Output: the gated difference to the input, which a model adds to it; the difference "
+              "to the rows that the input is the norm of (the authors' layer with a norm before "
+              "it); or the sum itself."),
+    LS_REAL("dropout", FIELD(dropout), "0", 0, 0.95,
+            "Share of the moving average and of H dropped in training."),
+    LS_REAL("hidden_dropout", FIELD(hidden_dropout), "0", 0, 0.95,
+            "Share of the values dropped in training.", .needs = "attention!=none"),
     LS_CHOICE("norm", FIELD(norm), "none", "none|layer|rms|scale",
               "A norm of the layer's own (models have theirs); scale: RMSNorm with one gain for "
               "all channels."),
@@ -275,10 +280,12 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const int64_t B = x->dim[0], T = x->dim[1];
     ls_tensor *in = o->norm != NORM_NONE && o->norm_place == PLACE_BEFORE ? norm(p, o, x) : x;
     ls_tensor *counted = ls_mask_rows(p, in, padding(mixer));
-    if (o->attention == ATTENTION_NONE) return average(p, mixer, counted);
+    if (o->attention == ATTENTION_NONE)
+        return ls_dropout(p, average(p, mixer, counted), o->dropout);
     const ls_act_kind activation = activations[o->activation];
     ls_tensor *v = ls_activate(p, activation, false, project(p, "v", in, s.V));
-    ls_tensor *mixed = average(p, mixer, counted);
+    v = ls_dropout(p, v, o->hidden_dropout);
+    ls_tensor *mixed = ls_dropout(p, average(p, mixer, counted), o->dropout);
     enum { UPDATE, SHARED, RESET, HIDDEN, PARTS };
     ls_tensor *part[PARTS], *qk[2];
     ls_split(p, project(p, "mx", mixed, 2 * s.D + s.Z + s.V), PARTS,
@@ -294,9 +301,11 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     seen = ls_gate(p, LS_ACT_SILU, part[RESET], ls_reshape(p, seen, LS_DIMS(B, T, s.V)));
     ls_tensor *hidden =
         ls_activate(p, activation, false, ls_plus(p, part[HIDDEN], project(p, "h", seen, s.D)));
-    ls_tensor *change =
-        ls_gate(p, LS_ACT_SIGMOID, part[UPDATE], ls_plus(p, hidden, ls_times(p, x, -1)));
-    if (o->residual == RESIDUAL_DIFFERENCE) return change;
+    hidden = ls_dropout(p, hidden, o->dropout);
+    const bool of_stream = o->residual == RESIDUAL_STREAM && mixer->stream != NULL;
+    ls_tensor *change = ls_gate(p, LS_ACT_SIGMOID, part[UPDATE],
+                                ls_plus(p, hidden, ls_times(p, of_stream ? mixer->stream : x, -1)));
+    if (o->residual != RESIDUAL_GATED) return change;
     ls_tensor *y = ls_plus(p, x, change);
     return o->norm != NORM_NONE && o->norm_place == PLACE_AFTER ? norm(p, o, y) : y;
 }

@@ -14,6 +14,8 @@ static const ls_option options[] = {
     LS_SSM_DT_MAX,
     LS_SSM_STEP,
     LS_SSM_UNTIED,
+    LS_SSM_DT_RATE,
+    LS_SSM_C_RATE,
     LS_SSM_CHANNELS,
     LS_SSM_ACTIVATION,
     LS_SSM_OUTPUT,

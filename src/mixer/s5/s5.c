@@ -8,7 +8,8 @@ typedef struct s5_options {
     int64_t d_state, blocks;
     double dt_min, dt_max, step_scale;
     int c_init, hold, activation;
-    bool conj_sym, clip_eigs;
+    bool conj_sym, clip_eigs, b_decay, b_own_rate, dt_own_rate;
+    double dropout;
 } s5_options;
 
 enum { C_TRUNC_STANDARD_NORMAL, C_LECUN_NORMAL, C_COMPLEX_NORMAL };
@@ -38,6 +39,14 @@ static const ls_option options[] = {
               "none|gelu|half_glu1|half_glu2|full_glu",
               "Function after the state space: none; v = GELU; v or y itself with a gate from v; "
               "projections of v for both."),
+    LS_REAL("dropout", FIELD(dropout), "0", 0, 0.95,
+            "Share of v's channels dropped in training, each in all rows of a sequence.",
+            .needs = "activation!=none"),
+    LS_BOOL("b_decay", FIELD(b_decay), "false", "Whether weight decay acts on B."),
+    LS_BOOL("b_own_rate", FIELD(b_own_rate), "false", "Whether B has the rate train.state_lr."),
+    LS_BOOL("dt_own_rate", FIELD(dt_own_rate), "true",
+            "Whether step sizes have the rate train.state_lr; false: train.lr, and they decay with "
+            "train.decay=all."),
 };
 
 static int64_t modes_of(const s5_options *o) {
@@ -103,19 +112,30 @@ static ls_init made_by(void (*fill)(const ls_init *, double *, int64_t), double 
                      .b = b,
                      .fill = fill,
                      .no_decay = true,
+                     .never_decays = true,
                      .own_rate = true,
                      .full = true};
 }
 
+static ls_init step_init(const s5_options *o) {
+    ls_init init = made_by(fill_log_step, o->dt_min, o->dt_max);
+    init.own_rate = init.never_decays = o->dt_own_rate;
+    return init;
+}
+
 static ls_init input_init(const s5_options *o, int64_t D) {
-    const double deviation = 1 / sqrt(2 * (double)o->d_state);
-    if (o->conj_sym) return (ls_init){.kind = LS_INIT_NORMAL, .a = deviation, .no_decay = true};
-    return (ls_init){.kind = LS_INIT_CUSTOM,
-                     .a = deviation,
-                     .b = (double)(o->d_state / o->blocks),
-                     .c = (double)D,
-                     .fill = fill_conjugates,
-                     .no_decay = true};
+    ls_init init = {.kind = LS_INIT_NORMAL,
+                    .a = 1 / sqrt(2 * (double)o->d_state),
+                    .no_decay = !o->b_decay,
+                    .never_decays = !o->b_decay,
+                    .own_rate = o->b_own_rate,
+                    .own_decay = o->b_own_rate};
+    if (o->conj_sym) return init;
+    init.kind = LS_INIT_CUSTOM;
+    init.b = (double)(o->d_state / o->blocks);
+    init.c = (double)D;
+    init.fill = fill_conjugates;
+    return init;
 }
 
 static ls_init output_init(const s5_options *o, int64_t D) {
@@ -130,14 +150,17 @@ static ls_modes declare(ls_program *p, const ls_mixer *mixer) {
     const s5_options *o = mixer->options;
     const int64_t P = modes_of(o);
     const double block = (double)(o->d_state / o->blocks);
-    const ls_init half = {
-        .kind = LS_INIT_CONSTANT, .a = -0.5, .no_decay = true, .own_rate = true, .full = true};
+    const ls_init half = {.kind = LS_INIT_CONSTANT,
+                          .a = -0.5,
+                          .no_decay = true,
+                          .never_decays = true,
+                          .own_rate = true,
+                          .full = true};
     return (ls_modes){
         .real = ls_param(p, "Lambda_re", LS_DIMS(P), half),
         .imag = ls_param(p, "Lambda_im", LS_DIMS(P),
                          made_by(fill_frequency, block, o->conj_sym ? block / 2 : block)),
-        .log_step =
-            ls_param(p, "log_step", LS_DIMS(P), made_by(fill_log_step, o->dt_min, o->dt_max)),
+        .log_step = ls_param(p, "log_step", LS_DIMS(P), step_init(o)),
         .valid = mixer->valid,
         .hold = (ls_hold)o->hold,
         .real_max = o->clip_eigs ? -1e-4 : INFINITY,
@@ -183,7 +206,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     if (x == NULL) return NULL;
     ls_tensor *y = state_space(p, mixer, x);
     if (o->activation == ACT_NONE) return y;
-    ls_tensor *v = ls_activate(p, LS_ACT_GELU_TANH, false, y);
+    ls_tensor *v = ls_dropout_tied(p, ls_activate(p, LS_ACT_GELU_TANH, false, y), o->dropout);
     if (rows == 0) return v;
     ls_tensor *weight =
         ls_param(p, "out.weight", LS_DIMS(rows, D), ls_init_normal(1 / sqrt((double)D)));

@@ -22,10 +22,12 @@ typedef struct ls_init {
     ls_init_kind kind;
     double a, b, c; /* b, c: CUSTOM alone */
     void (*fill)(const struct ls_init *init, double *values, int64_t count); /* CUSTOM */
-    bool no_decay; /* weight decay leaves it alone (norms, biases, position tables) */
-    bool own_rate; /* of a state space (its A, P, steps) or CLEX: train.state_lr acts on it */
-    bool full;     /* kept in the master's type also where products run in bf16 */
-    bool fixed;    /* never trained: no gradient; kept and stored like any other */
+    bool no_decay;     /* weight decay leaves it alone (norms, biases, position tables) */
+    bool never_decays; /* not even where all that is trained does (train.decay=all) */
+    bool own_rate;     /* of a state space (its A, P, steps) or CLEX: train.state_lr acts on it */
+    bool own_decay;    /* its decay goes by that rate too */
+    bool full;         /* kept in the master's type also where products run in bf16 */
+    bool fixed;        /* never trained: no gradient; kept and stored like any other */
     double
         running; /* of a fixed one: operations leave what it is to follow where gradients are, and
                        an update moves it this share of the way to the mean of all leaves; 0: not */

@@ -13,8 +13,8 @@ enum { LS_ADAMW_PIECE = 16384 }; /* elements a piece has at most */
 
 typedef struct ls_adamw_piece {
     int64_t offset, count; /* elements, multiples of 64 */
-    bool decays;
-    float rate; /* times that of the pass; the decay is not */
+    float decay;           /* times that of the pass; 0: it does not decay */
+    float rate;            /* times that of the pass; the decay is not */
     double
         running; /* share of the way that weights go to part * gradient instead; 0: they do not */
     int64_t own; /* where its moments begin, in `mean` and `square`; with `apart` its weights too */

@@ -67,7 +67,7 @@ static void norm_f32(const ls_run *run, const ls_node *node) {
                      real *restrict g, real *restrict m, real *restrict v, int64_t count) {        \
         const real beta1 = (real)pass->beta1, rest1 = (real)(1 - pass->beta1);                     \
         const real beta2 = (real)pass->beta2, rest2 = (real)(1 - pass->beta2);                     \
-        const real keep = (real)(1 - (piece->decays ? pass->decay : 0));                           \
+        const real keep = (real)(1 - piece->decay * pass->decay);                                  \
         const real rate = (real)(piece->rate * pass->rate), root = (real)pass->root;               \
         const real scale = (real)pass->scale, epsilon = (real)pass->epsilon;                       \
         for (int64_t i = 0; i < count; i++) {                                                      \

@@ -23,7 +23,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 
 /* The numbers of a pass in f32. */
 typedef struct factors {
-    float beta1, rest1, beta2, rest2, keep, scale, epsilon, rate, root, part;
+    float beta1, rest1, beta2, rest2, scale, epsilon, rate, root, part;
+    double decay;
 } factors;
 
 typedef struct buffers {
@@ -36,7 +37,7 @@ typedef struct buffers {
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     adamw_kernel(const ls_adamw_piece *pieces, const buffers at, const factors by) {
     ls_adamw_piece piece = pieces[blockIdx.x];
-    const float keep = piece.decays ? by.keep : 1.0f;
+    const float keep = (float)(1 - (double)piece.decay * by.decay);
     const float rate = piece.rate * by.rate;
     for (int64_t i = threadIdx.x * 4; i < piece.count; i += LS_CUDA_THREADS * 4) {
         const int64_t place = piece.offset + i, own = piece.own + i;
@@ -80,10 +81,11 @@ static void norm(const ls_run *run, const ls_node *node) {
 static void apply(const ls_run *run, const ls_node *node) {
     const ls_adamw *pass = (const ls_adamw *)node->attributes;
     if (pass->piece_count == 0) return;
-    factors by = {(float)pass->beta1,       (float)(1 - pass->beta1), (float)pass->beta2,
-                  (float)(1 - pass->beta2), (float)(1 - pass->decay), (float)pass->scale,
-                  (float)pass->epsilon,     (float)pass->rate,        (float)pass->root,
-                  (float)pass->part};
+    factors by = {(float)pass->beta1, (float)(1 - pass->beta1),
+                  (float)pass->beta2, (float)(1 - pass->beta2),
+                  (float)pass->scale, (float)pass->epsilon,
+                  (float)pass->rate,  (float)pass->root,
+                  (float)pass->part,  pass->decay};
     buffers at = {(float *)pass->weights,
                   (float *)pass->gradient,
                   (float *)pass->mean,

@@ -155,15 +155,24 @@ static void dropout_backward(ls_program *p, const ls_node *node) {
 }
 
 static ls_dropout_attributes draws(const ls_program *p, double share) {
-    return (ls_dropout_attributes){share, ls_stream_of("dropout") + (uint32_t)p->nodes.count};
+    return (ls_dropout_attributes){share, ls_stream_of("dropout") + (uint32_t)p->nodes.count, 1};
 }
 
-ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share) {
+static ls_tensor *drop(ls_program *p, ls_tensor *x, double share, int64_t rows) {
     if (ls_failed(p) || x == NULL || share == 0 || !ls_program_about(p)->train) return x;
     ls_tensor *out = ls_activation(p, ls_type(p), x->rank, x->dim);
     ls_dropout_attributes attributes = draws(p, share);
+    attributes.rows = rows;
     ls_record(p, &dropout_op, &attributes, sizeof attributes, 1, &x, 1, &out);
     return out;
+}
+
+ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share) {
+    return drop(p, x, share, 1);
+}
+
+ls_tensor *ls_dropout_tied(ls_program *p, ls_tensor *x, double share) {
+    return drop(p, x, share, x == NULL ? 1 : x->dim[1]);
 }
 
 /* ---- rows that are left out of what others read ---- */

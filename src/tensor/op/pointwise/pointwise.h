@@ -17,6 +17,8 @@ ls_tensor *ls_divide(ls_program *p, ls_tensor *y, ls_tensor *by);
 void ls_redraw(ls_program *p, ls_tensor *parameter, int64_t every);
 /* Zeroes a share of the elements and scales the rest; x itself outside training or at share 0. */
 ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share);
+/* The same for x [B,T,D] with one draw for all rows of a sequence: a channel is there or not. */
+ls_tensor *ls_dropout_tied(ls_program *p, ls_tensor *x, double share);
 /* u8 [B,T], drawn in each run: 0 for a share of the first `count` rows of every sequence, 1 for all
  * others. NULL, which means all, outside training or where there is nothing to leave out. */
 ls_tensor *ls_drop_rows(ls_program *p, int64_t B, int64_t T, int64_t count, double share);
@@ -26,6 +28,7 @@ ls_tensor *ls_drop_rows(ls_program *p, int64_t B, int64_t T, int64_t count, doub
 typedef struct ls_dropout_attributes {
     double share;
     uint32_t stream; /* of random numbers: one per node */
+    int64_t rows;    /* neighbours that share a draw */
 } ls_dropout_attributes;
 
 typedef struct ls_drop_rows_attributes {

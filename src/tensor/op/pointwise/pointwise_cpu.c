@@ -159,7 +159,7 @@ static void dropout(const ls_run *run, const ls_node *node) {
         uint32_t words[4] = {0};
         uint64_t block = UINT64_MAX;
         for (int64_t i = 0; i < width; i++) {
-            uint64_t index = (uint64_t)(row * width + i);
+            uint64_t index = (uint64_t)(row / about->rows * width + i);
             if (index / 4 != block) ls_random_block(key, block = index / 4, words);
             double value = words[index % 4] < threshold ? 0 : ls_tensor_at(x, at + i) * scale;
             ls_tensor_set(y, to + i, value);

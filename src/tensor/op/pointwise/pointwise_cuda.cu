@@ -172,6 +172,34 @@ static __device__ __forceinline__ uint4 random_block(uint64_t seed, uint32_t str
     return c;
 }
 
+static __device__ __forceinline__ uint32_t random_word(uint64_t seed, uint32_t stream,
+                                                       uint32_t step, uint64_t index) {
+    const uint4 words = random_block(seed, stream, step, index / 4);
+    return index % 4 < 2 ? (index % 4 == 0 ? words.x : words.y)
+                         : (index % 4 == 2 ? words.z : words.w);
+}
+
+/* Row r and column i of the tensor are kept or not by word (r / rows) width + i of the stream. */
+struct tied_dropout_map {
+    const ls_cuda_now *now;
+    uint32_t stream, threshold;
+    float scale;
+    ls_cuda_divisor width, sharing; /* sharing: rows * width elements */
+    template <int LANES>
+    __device__ __forceinline__ void operator()(uint64_t index, const float (&in)[1][LANES],
+                                               float (&out)[1][LANES]) const {
+#pragma unroll
+        for (int i = 0; i < LANES; i++) {
+            uint64_t column, within;
+            const uint64_t block = ls_cuda_divide(index + (unsigned)i, sharing, &within);
+            ls_cuda_divide(within, width, &column);
+            const uint32_t word =
+                random_word(now->seed, stream, now->step, block * width.by + column);
+            out[0][i] = word < threshold ? 0.0f : in[0][i] * scale;
+        }
+    }
+};
+
 /* Element i of the tensor is kept or not by word i of the stream. */
 struct dropout_map {
     const ls_cuda_now *now;
@@ -183,9 +211,7 @@ struct dropout_map {
         uint64_t seed = now->seed;
         uint32_t step = now->step;
         if constexpr (LANES == 1) {
-            uint4 words = random_block(seed, stream, step, index / 4);
-            uint32_t word = index % 4 < 2 ? (index % 4 == 0 ? words.x : words.y)
-                                          : (index % 4 == 2 ? words.z : words.w);
+            const uint32_t word = random_word(seed, stream, step, index);
             out[0][0] = word < threshold ? 0.0f : in[0][0] * scale;
         } else {
 #pragma unroll
@@ -231,9 +257,17 @@ static void times(const ls_run *run, const ls_node *node) {
 
 static void dropout(const ls_run *run, const ls_node *node) {
     const ls_dropout_attributes *about = (const ls_dropout_attributes *)node->attributes;
-    dropout_map map = {ls_cuda_of(run)->now, about->stream, (uint32_t)(about->share * 4294967295.0),
-                       (float)(1 / (1 - about->share))};
-    map_one(run, node, map, "dropout");
+    const uint32_t threshold = (uint32_t)(about->share * 4294967295.0);
+    const float scale = (float)(1 / (1 - about->share));
+    const ls_cuda_now *now = ls_cuda_of(run)->now;
+    const int64_t width = node->in[0]->dim[node->in[0]->rank - 1];
+    if (about->rows > 1)
+        map_one(run, node,
+                tied_dropout_map{now, about->stream, threshold, scale, ls_cuda_divisor_of(width),
+                                 ls_cuda_divisor_of(about->rows * width)},
+                "dropout");
+    else
+        map_one(run, node, dropout_map{now, about->stream, threshold, scale}, "dropout");
 }
 
 /* ---- sequences of one tensor or another ---- */
