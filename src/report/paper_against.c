@@ -131,8 +131,8 @@ bool ls_paper_against_table(ls_paper *p, const char *words) {
         names[2 + l] = texts[l];
     }
     snprintf(caption, sizeof caption,
-             "%s (%.60s), less that of %.100s with the same seed, by tokens of a window: mean over "
-             "seeds \302\261 half of its 95 %% interval (Student's t).",
+             "%s (%.60s) against %.100s, seed by seed; by tokens of a window: mean of the "
+             "differences \302\261 half of its 95 %% interval (Student's t).",
              c.measure->name, c.protocol, ls_member_text(c.base, "label"));
     ls_paper_open(p, caption, names, c.count + 2);
     for (size_t a = 0; a < p->page->count; a++) {
