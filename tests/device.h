@@ -12,7 +12,7 @@
 #include "base/status.h"
 
 /* of tensor/device.h, which a test may want to include in its own way */
-ls_status ls_device_open(ls_ctx *ctx, const char *name);
+ls_status ls_device_open(ls_ctx *ctx, const char *name, int number);
 
 static inline ls_ctx test_ctx_default(void) {
     static struct ls_device *device;
@@ -20,7 +20,7 @@ static inline ls_ctx test_ctx_default(void) {
     const char *name = getenv("LONGSHOT_TEST_DEVICE");
     if (name != NULL && device == NULL) {
         setenv("LONGSHOT_CUDA_SHARED", "1", 1);
-        if (ls_device_open(&ctx, name) != LS_OK) {
+        if (ls_device_open(&ctx, name, 0) != LS_OK) {
             fprintf(stderr, "%s\n", ctx.error.message);
             exit(1);
         }

@@ -2,8 +2,16 @@
 #ifndef LS_TESTS_GOLDEN_FILE_H
 #define LS_TESTS_GOLDEN_FILE_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "base/json.h"
-#include "position_model.h"
 
 typedef struct golden {
     ls_map map;
@@ -14,12 +22,14 @@ typedef struct golden {
 static inline void golden_open(golden *g, const char *name) {
     char path[512];
     uint64_t length;
-    if (model_ctx.threads == 0) model_ctx = ls_ctx_default();
+    ls_ctx ctx = ls_ctx_default();
     snprintf(path, sizeof path, "%s/tests/golden/%s", LS_TEST_SOURCE, name);
-    OK(ls_map_open(&model_ctx, path, &g->map));
+    assert_int_equal(ls_map_open(&ctx, path, &g->map), LS_OK);
     memcpy(&length, g->map.bytes, 8);
     assert_true(length < g->map.length);
-    OK(ls_json_parse(&model_ctx, (const char *)g->map.bytes + 8, (size_t)length, path, &g->header));
+    assert_int_equal(
+        ls_json_parse(&ctx, (const char *)g->map.bytes + 8, (size_t)length, path, &g->header),
+        LS_OK);
     g->data = g->map.bytes + 8 + length;
 }
 

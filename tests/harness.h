@@ -58,6 +58,8 @@ static inline double get(const ls_tensor *tensor, int64_t i) {
     case LS_I32:
         return ((const int32_t *)data)[place];
     case LS_U8:
+    case LS_E4M3:
+    case LS_E5M2:
         return ((const uint8_t *)data)[place];
     }
     return NAN;
@@ -79,6 +81,8 @@ static inline void put(const ls_tensor *tensor, int64_t i, double value) {
         ((int32_t *)data)[i] = (int32_t)value;
         break;
     case LS_U8:
+    case LS_E4M3:
+    case LS_E5M2:
         ((uint8_t *)data)[i] = (uint8_t)value;
         break;
     }

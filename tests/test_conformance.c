@@ -5,6 +5,7 @@
 
 #include "harness.h"
 #include "mixer/mixer.h"
+#include "parts_fixture.h"
 #include "tensor/engine/device.h"
 
 enum { WIDTH = 64, TRAINED = 24 };
@@ -416,6 +417,107 @@ static void cut_gradients(ls_ctx *ctx, const arrangement *a) {
     free(x), free(cot);
 }
 
+/* One of the parts of a stream: a program and a state of its own. */
+enum { STREAM = 66, CHUNK = 11 }; /* no part ends where a chunk does */
+typedef struct sharer {
+    ls_ctx ctx;
+    bench b;
+    member who;
+    const double *x;
+    double *y;
+    int64_t chunk;
+    ls_status status;
+    pthread_t thread;
+} sharer;
+
+static void *share(void *about) {
+    sharer *s = about;
+    for (int64_t at = 0; at < STREAM && s->status == LS_OK; at += s->chunk) {
+        ls_program_poison(s->b.program);
+        for (int64_t j = 0; j < s->chunk * WIDTH; j++)
+            put(ls_program_find(s->b.program, "x"), j, s->x[at * WIDTH + j]);
+        s->status = ls_program_run(s->b.program, s->b.state, 0, 0);
+        for (int64_t j = 0; j < s->chunk * WIDTH; j++)
+            s->y[at * WIDTH + j] = get(ls_program_find(s->b.program, "y"), j);
+    }
+    if (s->status != LS_OK) leave(s->who.with);
+    return NULL;
+}
+
+/* The outputs of a stream in so many parts, which all have to the bit. *bytes: of one part's state,
+ * the largest. *cut: some cache is in parts. */
+static double *run_shared(ls_ctx *ctx, const arrangement *a, ls_dtype type, int64_t parts,
+                          int64_t chunk, const double *x, size_t *bytes, bool *cut) {
+    const subject what = subject_of(a);
+    meeting all = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, {{NULL}}, false};
+    sharer s[MOST_PARTS];
+    *bytes = 0;
+    for (int64_t i = 0; i < parts; i++) {
+        s[i] = (sharer){.ctx = *ctx, .who = {&all, i}, .x = x, .chunk = chunk};
+        s[i].ctx.threads = 1;
+        s[i].b = bench_new(&s[i].ctx, &what,
+                           (ls_program_options){.type = type,
+                                                .batch = 1,
+                                                .length = chunk,
+                                                .streaming = true,
+                                                .capacity = STREAM,
+                                                .chunk_max = chunk,
+                                                .guarded = true,
+                                                .parts = {parts, i, meet, &s[i].who}});
+        s[i].y = malloc((size_t)(STREAM * WIDTH) * sizeof *s[i].y);
+        *bytes = *bytes > ls_state_bytes(s[i].b.state) ? *bytes : ls_state_bytes(s[i].b.state);
+        *cut = ls_program_in_parts(s[i].b.program);
+    }
+    for (int64_t i = 0; i < parts; i++)
+        if (pthread_create(&s[i].thread, NULL, share, &s[i]) != 0) fail_msg("no thread");
+    for (int64_t i = 0; i < parts; i++) pthread_join(s[i].thread, NULL);
+    for (int64_t i = 0; i < parts; i++) {
+        expect(&s[i].ctx, s[i].status);
+        if (!ls_program_guards_intact(s[i].b.program)) fail_msg("%s writes too far", a->name);
+        if (memcmp(s[i].y, s[0].y, (size_t)(STREAM * WIDTH) * sizeof *s[0].y) != 0)
+            fail_msg("%s: part %lld of %lld has other outputs than the first", a->name,
+                     (long long)i, (long long)parts);
+        bench_free(&s[i].b);
+        if (i > 0) free(s[i].y);
+    }
+    return s[0].y;
+}
+
+/* 12: a stream whose rows several programs share has the outputs of one that is whole; those whose
+ * state grows with the text keep about as much less of it. */
+static int in_parts;
+static void shared_stream(ls_ctx *ctx, const arrangement *a) {
+    if (!(a->mixer.type->traits & LS_MIXER_STREAMING) || ctx->device != NULL) return;
+    const int64_t chunk = chunk_limit(ctx, a) == 1 ? 1 : CHUNK;
+    double *x = normal_numbers(STREAM * WIDTH, 9);
+    for (int type = LS_F64; type <= LS_BF16; type++) {
+        size_t whole, part;
+        bool cut;
+        double *want = run_shared(ctx, a, (ls_dtype)type, 1, chunk, x, &whole, &cut);
+        assert_false(cut);
+        for (int64_t parts = type == LS_F64 ? 2 : MOST_PARTS; parts <= MOST_PARTS; parts *= 2) {
+            double *got = run_shared(ctx, a, (ls_dtype)type, parts, chunk, x, &part, &cut);
+            for (int64_t i = 0; type == LS_F64 && i < STREAM * WIDTH; i++)
+                if (!(fabs(got[i] - want[i]) <= 1e-12 * (1 + fabs(want[i]))))
+                    fail_msg("%s, %lld parts: output %lld is %.15g, not %.15g", a->name,
+                             (long long)parts, (long long)i, got[i], want[i]);
+            const double error = nmse(got, want, STREAM * WIDTH);
+            if (!(error <= (type == LS_BF16 ? 1e-4 : 1e-11)))
+                fail_msg("%s, %lld parts: outputs differ by %.3g in %s", a->name, (long long)parts,
+                         error, ls_dtype_name((ls_dtype)type));
+            const bool less =
+                part < whole || strstr(a->name, "landmark") != NULL; /* far: no memory */
+            if (part > whole || (cut ? !less : part < whole))
+                fail_msg("%s, %lld parts: a state of %zu bytes, whole %zu", a->name,
+                         (long long)parts, part, whole);
+            in_parts += cut && parts == MOST_PARTS && type == LS_F64;
+            free(got);
+        }
+        free(want);
+    }
+    free(x);
+}
+
 /* 4: what comes later changes nothing before, to the bit. 9: nor do the batch's neighbours. A
  * device transforms convolutions over more than 64 tokens as a whole: there what comes before may
  * move by its rounding. */
@@ -662,6 +764,15 @@ static void law_cut_gradients(void **state) {
                  LEAST);
 }
 
+static void law_shared_stream(void **state) {
+    (void)state;
+    enum { LEAST = 109 };
+    for_all(shared_stream);
+    if (ls_mixer_count > 1 && getenv("LONGSHOT_TEST_MIXER") == NULL &&
+        getenv("LONGSHOT_TEST_DEVICE") == NULL && in_parts < LEAST)
+        fail_msg("the caches of %d arrangements are in parts, not of %d", in_parts, LEAST);
+}
+
 static void something_is_registered(void **state) {
     (void)state;
     assert_true(ls_mixer_count > 0 && ls_position_count > 0 && ls_extension_count > 0);
@@ -674,6 +785,7 @@ int main(void) {
         cmocka_unit_test(law_nothing_leaks),       cmocka_unit_test(law_same_bits),
         cmocka_unit_test(law_declared_is_true),    cmocka_unit_test(law_out_of_memory),
         cmocka_unit_test(law_cut_gradients),       cmocka_unit_test(law_gradients_end),
+        cmocka_unit_test(law_shared_stream),
     };
     cmocka_set_test_filter(getenv("LONGSHOT_TEST_LAW")); /* one law alone; NULL: all */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@ static ls_ctx device_ctx;
 static int open_device(void **state) {
     (void)state;
     device_ctx = ls_ctx_default();
-    if (ls_device_open(&device_ctx, "cuda") != LS_OK)
+    if (ls_device_open(&device_ctx, "cuda", 0) != LS_OK)
         print_message("%s\n", device_ctx.error.message);
     return 0;
 }
@@ -273,6 +273,22 @@ static void norm_of_part(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus(p, y, sum));
 }
 
+/* Batch norms, by the batch and by what runs along; flag: the last row of each sequence is padding. */
+static void batch_norm(ls_program *p, const void *about) {
+    const shape *s = about;
+    double counts[4096];
+    ls_batch_norm norm = {.epsilon = 1e-5,
+                          .unbiased = s->flag,
+                          .weight = ls_param(p, "w", LS_DIMS(s->D), ls_init_gain()),
+                          .bias =
+                              s->kind == 0 ? ls_param(p, "b", LS_DIMS(s->D), ls_init_bias()) : NULL,
+                          .mean = ls_param(p, "mean", LS_DIMS(s->D), ls_running(0, 0.1)),
+                          .variance = ls_param(p, "variance", LS_DIMS(s->D), ls_running(3, 0.1))};
+    for (int64_t i = 0; s->flag && i < s->B * s->T; i++) counts[i] = i % s->T < s->T - 1;
+    if (s->flag) norm.valid = ls_constant(p, LS_U8, LS_DIMS(s->B, s->T), counts);
+    ls_keep(p, "y", ls_batch_norm_rows(p, &norm, input(p, s)));
+}
+
 static void activate(ls_program *p, const void *about) {
     const shape *s = about;
     ls_keep(p, "y", ls_activate(p, (ls_act_kind)s->kind, s->flag, input(p, s)));
@@ -430,6 +446,9 @@ static void test_norms(void **state) {
           {1, 2, 4104, 0, false}, {1, 2, 8192, 0, true}, {1, 2, 8200, 0, true},
           {1, 2, 16640, 0, false}, {3, 1367, 64, 0, true}, {3, 683, 129, 0, true},
           {2, 600, 320, 0, true});
+    CHECK("batch norm", batch_norm, {1, 2, 5, 0, true}, {2, 3, 7, 1, false}, {2, 9, 24, 0, true},
+          {2, 600, 128, 0, true}, {3, 1300, 80, 1, false}, {2, 65, 2056, 0, true},
+          {2, 40, 129, 0, true});
     CHECK("norm of a part", norm_of_part, {2, 9, 48, 0, true}, {2, 9, 50, 0, true},
           {1, 40, 1024, 0, true});
 }
@@ -526,9 +545,10 @@ static void test_gradient_add(void **state) {
 /* `apart`: the weights lie as the moments do. */
 static void try_adamw(bool apart) {
     enum { COUNT = LS_ADAMW_PIECE + 64 * 37, PIECES = 3 };
-    static const ls_adamw_piece pieces[PIECES] = {{0, LS_ADAMW_PIECE, true, 1, 64 * 37},
-                                                  {LS_ADAMW_PIECE, 64, false, 0.25F, 64 * 36},
-                                                  {LS_ADAMW_PIECE + 64, 64 * 36, true, 1, 0}};
+    static const ls_adamw_piece pieces[PIECES] = {
+        {0, LS_ADAMW_PIECE, true, 1, 0, 64 * 37},
+        {LS_ADAMW_PIECE, 64, false, 0.25F, 0.125, 64 * 36},
+        {LS_ADAMW_PIECE + 64, 64 * 36, true, 1, 0, 0}};
     static float here[4][COUNT], got[4][COUNT];
     static ls_bf16 shadow[COUNT], shadow_got[COUNT];
     double sums[PIECES], sums_got[PIECES];
@@ -554,7 +574,8 @@ static void try_adamw(bool apart) {
                      .scale = 0.5,
                      .decay = 0.1,
                      .rate = 0.01,
-                     .root = 1.25};
+                     .root = 1.25,
+                     .part = 0.5};
     ls_adamw far = pass;
     void **buffers[] = {&far.weights, &far.gradient, &far.mean, &far.square};
     for (int k = 0; k < 4; k++) {

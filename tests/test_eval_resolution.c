@@ -3,6 +3,7 @@
  * Tier: unsanitized. */
 #include "eval/resolution.h"
 #include "golden_file.h"
+#include "position_model.h"
 
 /* R written another way: half of p_0^2 - p_last^2 + the sum of squared steps. */
 static double by_identity(const double *s, int64_t K) {

@@ -102,7 +102,11 @@ static void check_joined(const ls_node *node, int first_in, int between) {
     assert_int_equal(node->in_count, first_in + (between == 0 ? 1 : 2));
     assert_ptr_equal(node->in[first_in + between], node->out[0]);
     assert_int_equal(ls_count(node->out[1]), B * T * HIDDEN);
-    assert_int_equal(((const ls_activate_attributes *)node->attributes)->kind, LS_ACT_GELU_TANH);
+    assert_int_equal(node->part_count, 2);
+    assert_ptr_equal(node->parts[1].in, node->in + first_in);
+    assert_ptr_equal(node->parts[1].out, node->out + 1);
+    const ls_activate_attributes *second = node->parts[1].attributes;
+    assert_int_equal(second->kind, LS_ACT_GELU_TANH);
 }
 
 static outcome run(ls_dtype type, bool grad, bool joined, bool keeps) {
@@ -153,10 +157,82 @@ static void test_left_apart(void **state) {
     assert_int_equal(plain.forward + plain.backward, 0);
 }
 
+/* ---- attention whose queries and keys are rotated ---- */
+
+typedef struct turned_case {
+    bool same;  /* queries are also the keys: the second rotation takes the place of what the first
+                * reads */
+    bool keeps; /* the gradient of rotated queries is wanted */
+} turned_case;
+
+static void turned(ls_program *p, const void *about) {
+    enum { H = 2, K = 8 };
+    const turned_case *c = about;
+    const ls_rotary rotary = {.pairs = K / 2, .halves = true, .factor = 1, .frequency = {1, 0.1}};
+    const ls_position_map here = {LS_MAP_IDENTITY, 0, 0}, later = {LS_MAP_SCALE, 1, 7};
+    const int64_t width[3] = {H * K, H * K, H * K};
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(B, T, WIDTH), true), *part[3];
+    ls_tensor *w = ls_param(p, "w", LS_DIMS(3 * H * K, WIDTH), ls_init_normal(1));
+    ls_split(p, ls_linear(p, x, w, NULL), 3, width, part);
+    for (int i = 0; i < 3; i++) part[i] = ls_reshape(p, part[i], LS_DIMS(B, T, H, K));
+    ls_tensor *k = ls_rotate(p, part[c->same ? 0 : 1], &rotary, later, LS_ROTATE_ALONE);
+    ls_tensor *q = ls_rotate(p, part[0], &rotary, here, LS_ROTATE_ALONE);
+    if (c->keeps && ls_program_about(p)->grad) ls_keep_gradient(p, "q", q);
+    ls_key_set set = ls_key_set_all(q, k, part[2]);
+    ls_keep(p, "y", ls_attention(p, 1, &set, (ls_attention_options){.scale = 1}, NULL));
+}
+
+typedef struct turns {
+    int sides, gradients; /* rotations side by side, and of attention's gradients */
+    int rotations;        /* alone */
+    double flops;
+} turns;
+
+static turns turns_of(bool joined, turned_case about) {
+    turns got = {0};
+    ls_ctx ctx = ls_ctx_default();
+    ls_device *const before = ctx.device;
+    ctx.device = &still;
+    joins = joined;
+    bench b =
+        bench_new(&ctx, &(subject){"turned", turned, &about},
+                  (ls_program_options){.type = LS_BF16, .batch = B, .length = T, .grad = true});
+    for (size_t i = 0; i < b.program->nodes.count; i++) {
+        const ls_node *node = b.program->nodes.at[i];
+        if (node->call == NULL) continue;
+        got.sides += strcmp(node->op->name, "rotate+rotate") == 0;
+        got.gradients += strcmp(node->op->name, "attention_grad+rotate+rotate") == 0;
+        got.rotations += strcmp(node->op->name, "rotate") == 0;
+    }
+    got.flops = ls_program_flops(b.program);
+    ls_op_time times[32];
+    assert_true(ls_program_times(b.program, times, 32) > 0); /* counts each node's operations */
+    expect(&ctx, ls_program_run(b.program, NULL, 1, 0));
+    bench_free(&b);
+    ctx.device = before;
+    return got;
+}
+
+static void test_rotations(void **state) {
+    (void)state;
+    const turns apart = turns_of(false, (turned_case){false, false});
+    const turns both = turns_of(true, (turned_case){false, false});
+    assert_int_equal(apart.rotations, 4);
+    assert_int_equal(both.rotations, 0);
+    assert_int_equal(both.sides, 1);
+    assert_int_equal(both.gradients, 1);
+    assert_true(apart.flops > 0 && both.flops == apart.flops);
+    const turns kept = turns_of(true, (turned_case){false, true});
+    assert_int_equal(kept.gradients, 0);
+    /* one takes the place of what the other reads: they keep their order */
+    assert_int_equal(turns_of(true, (turned_case){true, false}).sides, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_joined),
         cmocka_unit_test(test_left_apart),
+        cmocka_unit_test(test_rotations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Landmark attention: values of public code, its laws, whole and in any cut, on every type; marks in
  * the text of a model; blocks that are kept outside memory. */
 #include "golden_file.h"
+#include "position_model.h"
 
 static void place_weights(model *m, const golden *g, int64_t T) {
     static const char *const names[] = {"w.q_proj.weight", "w.k_proj.weight", "w.v_proj.weight"};

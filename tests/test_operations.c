@@ -83,7 +83,8 @@ static void learned(ls_program *p, const void *about) {
 static const learned_case learned_cases[] = {{true, true}, {false, false}};
 
 /* Attention of queries and keys that were rotated, by halves or neighbours, with xPos's factors or
- * without, heads that share keys. */
+ * without, heads that share keys. A device may rotate both in one pass, and their gradients where
+ * they are made. */
 typedef struct turned_case {
     int64_t T, H, G;
     bool halves, xpos;
@@ -111,7 +112,7 @@ static void turned(ls_program *p, const void *about) {
 }
 
 static const turned_case turned_cases[] = {
-    {66, 2, 1, true, false}, {130, 1, 1, false, false}, {66, 1, 1, true, true}};
+    {130, 2, 1, true, false}, {130, 1, 1, false, false}, {130, 1, 1, true, true}};
 
 /* Blocks of two of five rows, with and without padding, the last row adopted or left over. */
 static void block_sums(ls_program *p, const void *about) {

@@ -1,6 +1,7 @@
 /* The attention mixer against public reference code: its lines of tests/golden/cases.txt, outputs
  * and gradients, weights under their official names. */
 #include "golden_file.h"
+#include "position_model.h"
 
 typedef struct place {
     const ls_parameter *parameter;

@@ -1,5 +1,6 @@
 /* The constants of position methods and extensions against closed forms and public tables. */
 #include "golden_file.h"
+#include "position_model.h"
 
 static double *table_of(const char *words, const ls_table_request *request, int64_t *columns) {
     model m;

@@ -1,6 +1,7 @@
 /* Extensions that act in training: groups of heads (S2-Attn) against a dense mask, positions that
  * are drawn (PoSE), rotations at given places, learned frequencies (CLEX). Tier: unsanitized. */
 #include "golden_file.h"
+#include "position_model.h"
 #include "train/objective.h"
 
 enum { T_ALL = 41, D_ALL = 16, HEADS = 4 };

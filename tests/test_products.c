@@ -105,6 +105,7 @@ static void gradients_new(gradients *g, int64_t out, int64_t in) {
 
 /* Runs a kernel with a workspace of just the size it asked for. */
 static const void *attributes;
+static int first_in; /* operands of the first of two nodes in one, which has one result; or 0 */
 static void run_kernel(const char *op, ls_dtype type, int ins, ls_tensor **in, int outs,
                        ls_tensor **out, const ls_parameters *store) {
     const ls_kernel *kernel = ctx.device == NULL ? ls__kernel_find(ls_kernel_isa(NULL), op)
@@ -112,6 +113,11 @@ static void run_kernel(const char *op, ls_dtype type, int ins, ls_tensor **in, i
     assert_non_null(kernel);
     ls_node node = {
         .attributes = attributes, .in_count = ins, .out_count = outs, .in = in, .out = out};
+    ls_node parts[2] = {node, node};
+    parts[0].in_count = first_in, parts[0].out_count = 1;
+    parts[1].in += first_in, parts[1].in_count -= first_in;
+    parts[1].out += 1, parts[1].out_count -= 1;
+    if (first_in > 0) node.parts = parts, node.part_count = 2;
     size_t bytes = kernel->workspace == NULL ? 0 : kernel->workspace(&node, 1);
     uint8_t guard[GUARD];
     uint8_t *space = ls_device_take(&ctx, bytes + GUARD, 1);
@@ -297,6 +303,7 @@ static const double of_curve = 2 * 0x1p-9; /* tanh by a device's own unit */
 static void check_activated(const linear_case *c, values *x, values *w, values *b) {
     values h = values_new("h", LS_BF16, c->rows, c->out, c->out + c->spare, 1);
     values y = values_new("y", LS_BF16, c->rows, c->out, c->out + c->spare, 1);
+    first_in = 3;
     run_kernel("linear+activate", LS_BF16, 4,
                (ls_tensor *[]){&x->tensor, &w->tensor, c->bias ? &b->tensor : NULL, &h.tensor}, 2,
                (ls_tensor *[]){&h.tensor, &y.tensor}, NULL);
@@ -324,6 +331,7 @@ static void check_activated_grad(const linear_case *c, values *dy, values *w) {
     values h = values_new("inner", LS_BF16, c->rows, c->in, c->in + c->spare, 1.5);
     values da = values_new("da", LS_BF16, c->rows, c->in, c->in + c->spare, 1);
     values dh = values_new("dh", LS_BF16, c->rows, c->in, c->in + c->spare, 1);
+    first_in = 2;
     run_kernel("linear_input_grad+activate_grad", LS_BF16, 4,
                (ls_tensor *[]){&dy->tensor, &w->tensor, &h.tensor, &da.tensor}, 2,
                (ls_tensor *[]){&da.tensor, &dh.tensor}, NULL);
@@ -365,6 +373,7 @@ static void test_activated(void **state) {
         values_free(&b);
     }
     attributes = NULL;
+    first_in = 0;
 }
 
 /* ---- cross entropy ---- */

@@ -1,6 +1,7 @@
 /* Steps of a stream that a device keeps and does again: the same outputs as chunk by chunk, also
- * where streams take turns, go back, or drop rows of a window. Where there is no device, one made
- * of the processor's kernels stands in and counts what is kept. */
+ * where streams take turns, go back, or drop rows of a window; and with nodes that it computes in one
+ * step (engine/chain.c). Where there is no device, one made of the processor's kernels stands in and
+ * counts what is kept. */
 #include "stream_model.h"
 
 #include <math.h>
@@ -30,7 +31,8 @@ typedef struct fake {
     ls_device device; /* first */
     int64_t start;
     kept_graph *keeping; /* NULL: kernels are done at once */
-    int kept, replayed, forgotten, called;
+    int kept, replayed, forgotten, called, chained;
+    bool chains; /* it has kernels for several nodes, which call those of each */
     size_t ops;
     ls_kernel kernel[OPS_MAX];
 } fake;
@@ -39,8 +41,17 @@ static const ls_kernel *own_kernel(const char *op) {
     return ls__kernel_find("base", op);
 }
 
+static bool is_chain(const char *op) {
+    return strchr(op, '+') != NULL && strncmp(op, "linear", 6) != 0;
+}
+
 static void do_node(const ls_run *run, const ls_node *node) {
     ls_run here = *run;
+    if (is_chain(node->op->name)) {
+        const ls_chain *chain = node->attributes;
+        for (int i = 0; i < chain->count; i++) do_node(run, chain->node[i]);
+        return;
+    }
     here.device = NULL;
     own_kernel(node->op->name)->by_type[LS_F32](&here, node);
 }
@@ -53,6 +64,7 @@ static void called(const ls_run *run, const ls_node *node) {
     fake *f = (fake *)run->device;
     if (run->steady != NULL) *run->steady = true;
     f->called++;
+    f->chained += is_chain(node->op->name);
     if (f->keeping == NULL) {
         do_node(run, node);
         return;
@@ -60,6 +72,9 @@ static void called(const ls_run *run, const ls_node *node) {
     assert_true(f->keeping->count < NODES_MAX);
     f->keeping->at[f->keeping->count++] = (kept_node){node, *run};
     if (is_append(node)) ls__append_begin(run, node);
+    const ls_chain *chain = is_chain(node->op->name) ? node->attributes : NULL;
+    for (int i = 0; chain != NULL && i < chain->count; i++)
+        if (is_append(chain->node[i])) ls__append_begin(run, chain->node[i]);
 }
 
 /* As a kernel that knows the position alone: the extent has gone on already. */
@@ -95,14 +110,26 @@ static void fake_fill(ls_device *device, void *there, int byte, size_t bytes) {
     (void)device;
     memset(there, byte, bytes);
 }
+static size_t chain_workspace(const ls_node *node, int threads) {
+    const ls_chain *chain = node->attributes;
+    size_t most = 0;
+    for (int i = 0; i < chain->count; i++) {
+        const ls_kernel *own = own_kernel(chain->node[i]->op->name);
+        const size_t bytes = own->workspace == NULL ? 0 : own->workspace(chain->node[i], threads);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
 static const ls_kernel *fake_kernel(const ls_device *device, const char *op) {
     fake *f = (fake *)(uintptr_t)device;
+    const bool chain = f->chains && is_chain(op);
     const ls_kernel *own = own_kernel(op);
-    if (own == NULL) return NULL;
+    if (own == NULL && !chain) return NULL;
     for (size_t i = 0; i < f->ops; i++)
         if (strcmp(f->kernel[i].op, op) == 0) return &f->kernel[i];
     assert_true(f->ops < OPS_MAX);
-    f->kernel[f->ops] = (ls_kernel){own->op, {called, called, called}, own->workspace};
+    f->kernel[f->ops] = (ls_kernel){
+        chain ? op : own->op, {called, called, called}, chain ? chain_workspace : own->workspace};
     return &f->kernel[f->ops++];
 }
 static void fake_begin(ls_device *device, const ls_run *run) {
@@ -124,11 +151,16 @@ static void fake_replay(ls_device *device, void *graph) {
     const kept_graph *all = graph;
     for (size_t i = 0; i < all->count; i++) {
         ls_run run = all->at[i].run;
+        const ls_node *node = all->at[i].node;
+        const ls_chain *chain = is_chain(node->op->name) ? node->attributes : NULL;
         run.start = f->start;
-        if (is_append(all->at[i].node))
-            append_again(&run, all->at[i].node);
-        else
-            do_node(&run, all->at[i].node);
+        for (int j = 0; j < (chain == NULL ? 1 : chain->count); j++) {
+            const ls_node *one = chain == NULL ? node : chain->node[j];
+            if (is_append(one))
+                append_again(&run, one);
+            else
+                do_node(&run, one);
+        }
     }
     f->replayed++;
 }
@@ -310,9 +342,157 @@ static void test_when_kept(void **state) {
     assert_int_equal(f.forgotten, 2);
 }
 
+/* ---- chains ---- */
+
+/* On a device that computes several nodes in one step, bits are those of the nodes by themselves. */
+static void test_chained_bits(void **state) {
+    (void)state;
+    if (on_device()) skip();
+    double *want = malloc(TOKENS * VOCABULARY * sizeof *want);
+    double *got = malloc(TOKENS * VOCABULARY * sizeof *got);
+    for (int m = 0; m < MODELS; m++) {
+        world w;
+        fake apart = fake_new(), f = fake_new();
+        f.chains = true;
+        open_on(&w, models[m], LS_F32, &apart.device);
+        read_tokens(&w, want);
+        world_close(&w);
+        open_on(&w, models[m], LS_F32, &f.device);
+        read_tokens(&w, got);
+        world_close(&w);
+        assert_memory_equal(got, want, TOKENS * VOCABULARY * sizeof *want);
+        assert_int_equal(f.replayed, apart.replayed);
+        assert_true(f.chained > 0 && f.called < apart.called);
+        assert_int_equal(apart.chained, 0);
+        /* rope: in each layer two products behind norms, one with its activation, and attention
+         * with four nodes before it: 3 chains in place of 10 nodes */
+        if (m == 0) assert_int_equal((apart.called - f.called) * 3, f.chained * 7);
+    }
+    free(want);
+    free(got);
+}
+
+typedef struct depth_case {
+    const char *words;
+    int64_t batch;
+} depth_case;
+static const depth_case deep[] = {
+    {"mixer.heads=2 model.width=128 model.position=rope", 1},
+    {"mixer.heads=4 mixer.kv_heads=1 model.width=256 model.position=rope", 2},
+    {"mixer.heads=4 mixer.kv_heads=2 model.width=256 model.position=alibi", 3},
+    {"mixer.heads=2 model.width=128 model.position=xpos", 1},
+    {"mixer.heads=2 model.width=128 model.position=learned model.length=700 model.norm=layer", 8},
+    {"mixer.heads=2 model.width=128 model.position=rope mixer.window=200", 1},
+    {"mixer.heads=6 model.width=768 model.position=rope", 1},
+    {"mixer.heads=2 model.width=64 model.position=rope", 33},
+};
+enum { DEEP = sizeof deep / sizeof deep[0], DEPTH = 640, STEPS = 6, BATCH_MAX = 33 };
+
+/* The logits of each of the last tokens of a text, which come one by one, or of the last alone. */
+static void read_deep(world *w, int64_t batch, bool whole, double *out) {
+    ls_stream *stream;
+    const int64_t row = batch * VOCABULARY;
+    int32_t *tokens = malloc((size_t)(batch * DEPTH) * sizeof *tokens);
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t i = 0; i < DEPTH; i++) tokens[b * DEPTH + i] = token_of(b, i);
+    OK(w, ls_stream_new(w->model, batch, DEPTH, 64, &stream));
+    const int64_t read = whole ? DEPTH : DEPTH - STEPS;
+    OK(w, ls_stream_logits(stream, tokens, read, DEPTH, out + (STEPS - 1) * row));
+    for (int64_t i = 0; i < STEPS && !whole; i++)
+        OK(w, ls_stream_logits(stream, tokens + read + i, 1, DEPTH, out + i * row));
+    ls_stream_free(stream);
+    free(tokens);
+}
+
+static double apart_by(const double *a, const double *b, int64_t count) {
+    double error = 0, size = 0;
+    for (int64_t i = 0; i < count; i++) {
+        error += (a[i] - b[i]) * (a[i] - b[i]);
+        size += b[i] * b[i];
+    }
+    return sqrt(error / size);
+}
+
+/* A device's own kernels of chains, of parts of the keys and of few rows: beside chunks, which go
+ * another way, and beside the nodes by themselves; the same bits each time. */
+static void test_deep(void **state) {
+    (void)state;
+    const size_t most = (size_t)(STEPS * BATCH_MAX * VOCABULARY);
+    double *got[4];
+    for (int i = 0; i < 4; i++) got[i] = malloc(most * sizeof *got[i]);
+    const char *before = getenv("LONGSHOT_CUDA_JOIN");
+    char kept[256] = "";
+    if (before != NULL) snprintf(kept, sizeof kept, "%s", before);
+    for (int c = 0; c < DEEP; c++)
+        for (int type = LS_F32; type <= LS_BF16; type++) {
+            if (test_is_brief() && (c > 2 || type == LS_F32)) continue;
+            if (!on_device() && c > 3) continue; /* the processor has no such kernels */
+            const int64_t row = deep[c].batch * VOCABULARY;
+            for (int way = 0; way < 4; way++) { /* chunks, apart, chained twice */
+                world w;
+                setenv("LONGSHOT_CUDA_JOIN", way == 1 ? "0" : "1", 1);
+                open_on(&w, deep[c].words, (ls_dtype)type, NULL);
+                read_deep(&w, deep[c].batch, way == 0, got[way]);
+                world_close(&w);
+            }
+            const int64_t last = (STEPS - 1) * row;
+            const double chunks = apart_by(got[2] + last, got[0] + last, row);
+            const double nodes = apart_by(got[2], got[1], STEPS * row);
+            if (on_device())
+                printf("  %s, batch %lld, %s: %.2g beside chunks, %.2g beside nodes\n",
+                       deep[c].words, (long long)deep[c].batch, ls_dtype_name((ls_dtype)type),
+                       chunks, nodes);
+            assert_true(chunks <= (type == LS_F32 ? 1e-4 : 0.05));
+            assert_true(nodes <= (type == LS_F32 ? 1e-5 : 0.02));
+            assert_memory_equal(got[3], got[2], (size_t)(STEPS * row) * sizeof *got[2]);
+        }
+    if (before != NULL)
+        setenv("LONGSHOT_CUDA_JOIN", kept, 1);
+    else
+        unsetenv("LONGSHOT_CUDA_JOIN");
+    for (int i = 0; i < 4; i++) free(got[i]);
+}
+
+/* ---- tokens that a device chooses itself ---- */
+
+enum { CHOSEN = 70, ROWS = 2, KNOWN = VOCABULARY / 2 };
+
+/* As the caller would: the most likely of those that are known, each after the one before. */
+static void test_choices(void **state) {
+    (void)state;
+    const ls_sampling most_likely = {0};
+    for (int m = 0; m < MODELS; m++) {
+        if (test_is_brief() && m > 1) continue;
+        world w;
+        ls_stream *here, *there;
+        const char *words = strstr(models[m], "model.length") == NULL
+                                ? models[m]
+                                : "mixer.heads=2 model.position=learned model.length=90";
+        int32_t now[ROWS] = {3, 11}, chosen[ROWS * CHOSEN], want[ROWS][CHOSEN];
+        double logits[ROWS * VOCABULARY];
+        open_on(&w, words, LS_BF16, NULL);
+        OK(&w, ls_stream_new(w.model, ROWS, CHOSEN + 2, CHUNK, &here));
+        OK(&w, ls_stream_new(w.model, ROWS, CHOSEN + 2, CHUNK, &there));
+        for (int i = 0; i < CHOSEN; i++) {
+            OK(&w, ls_stream_logits(here, now, 1, 1, logits));
+            for (int b = 0; b < ROWS; b++)
+                now[b] = want[b][i] =
+                    ls_sample(&most_likely, logits + b * VOCABULARY, KNOWN, 0, NULL);
+        }
+        OK(&w, ls_stream_choose(there, (int32_t[ROWS]){3, 11}, 1, KNOWN, CHOSEN, chosen));
+        for (int b = 0; b < ROWS; b++)
+            assert_memory_equal(chosen + b * CHOSEN, want[b], sizeof want[b]);
+        assert_int_equal(ls_stream_position(there), CHOSEN);
+        ls_stream_free(here);
+        ls_stream_free(there);
+        world_close(&w);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tokens),
-                                       cmocka_unit_test(test_kept_bits),
-                                       cmocka_unit_test(test_when_kept)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tokens),       cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_chained_bits), cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_kept_bits),    cmocka_unit_test(test_when_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

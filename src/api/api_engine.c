@@ -116,7 +116,7 @@ static ls_status set_up(longshot_engine *engine, const longshot_engine_options *
     if (strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0)
         return LS_FAIL(ctx, LS_EUSE, "there is no device %.40s: choose cpu or cuda", device);
     LS_TRY(copy_word(ctx, "the device", device, engine->device, sizeof engine->device));
-    return ls_device_open(ctx, device);
+    return ls_device_open(ctx, device, 0);
 }
 
 int longshot_engine_open(const longshot_engine_options *options, longshot_engine **out) {

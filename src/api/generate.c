@@ -2,7 +2,13 @@
 
 #include <string.h>
 
-enum { CHUNK = 512 };
+enum { CHUNK = 512, AHEAD = 8 };
+
+/* Tokens that a device chose by itself, some at a time. */
+typedef struct ahead {
+    int count, used;
+    int32_t token[AHEAD];
+} ahead;
 
 ls_status ls_generate_prompt(const ls_trained *trained, const char *prompt, ls_ids *out) {
     int32_t end = ls_tokenizer_end(trained->tokenizer);
@@ -57,6 +63,18 @@ static ls_status begin(ls_trained *trained, const ls_ids *prompt, int64_t tokens
     return ls_stream_logits(*out, &start, 1, 1, logits);
 }
 
+/* What follows a token, of which `left` are wanted at most: its logits, or on a device that is to
+ * choose the most likely ones some of these, which need not leave it. */
+static ls_status follow(ls_stream *stream, int32_t token, const ls_sampling *how, int64_t known,
+                        int64_t left, double *logits, ahead *chosen) {
+    if (how->temperature > 0 || !ls_stream_on_device(stream))
+        return ls_stream_logits(stream, &token, 1, 1, logits);
+    if (chosen->used < chosen->count) return LS_OK;
+    chosen->used = 0;
+    chosen->count = (int)ls_min(AHEAD, left);
+    return ls_stream_choose(stream, &token, 1, known, chosen->count, chosen->token);
+}
+
 ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
                       const ls_sampling *how, ls_generate_text text, void *user) {
     ls_ctx *ctx = trained->ctx;
@@ -67,18 +85,22 @@ ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
     ls_stream *stream = NULL;
     ls_ids ids = {0};
     ls_text bytes = {0};
+    ahead chosen = {0};
     double *logits = ls_new(ctx, (size_t)(3 * vocabulary), sizeof *logits);
     ls_status status = LS_ENOMEM;
     if (logits == NULL) goto fail;
     LS_TRY_GOTO(ls_generate_prompt(trained, prompt, &ids));
     LS_TRY_GOTO(begin(trained, &ids, tokens, logits, &stream));
     for (int64_t i = 0; i < tokens; i++) {
-        int32_t token = ls_sample(how, logits, known, (uint64_t)i, logits + vocabulary);
+        int32_t token = chosen.used < chosen.count
+                            ? chosen.token[chosen.used++]
+                            : ls_sample(how, logits, known, (uint64_t)i, logits + vocabulary);
         if (ls_generate_ends(trained, token)) break;
         bytes.length = 0;
         LS_TRY_GOTO(ls_tokenizer_decode(ctx, trained->tokenizer, &token, 1, &bytes));
         LS_TRY_GOTO(text(user, token, bytes.bytes, bytes.length));
-        if (i + 1 < tokens) LS_TRY_GOTO(ls_stream_logits(stream, &token, 1, 1, logits));
+        if (i + 1 < tokens)
+            LS_TRY_GOTO(follow(stream, token, how, known, tokens - i - 1, logits, &chosen));
     }
 fail:
     ls_stream_free(stream);

@@ -24,9 +24,11 @@ static const ls_option options[] = {
     LS_TEXT("scripts", FIELD(scripts), "",
             "Folder of the peers' scripts; empty: where they are installed, or in the sources "
             "the program was built in."),
-    LS_CHOICE("dtype", FIELD(dtype), "both", "both|f32|bf16",
-              "Types that training, attention, scan, convolution and retention are measured in.",
-              .needs = "what=train|attention|sparse|scan|conv|retention"),
+    LS_CHOICE(
+        "dtype", FIELD(dtype), "both", "both|f32|bf16|fp8",
+        "Types that training, attention, scan, convolution and retention are measured in; fp8, "
+        "as train.dtype, is for what=train, and its peer trains in bf16.",
+        .needs = "what=train|attention|sparse|scan|conv|retention"),
     LS_TEXT("only", FIELD(only), "",
             "Part of the names of models that are trained, and kinds of attention, to measure "
             "alone.",
@@ -44,6 +46,8 @@ static const ls_option options[] = {
             .needs = "what=attention|sparse|conv|retention"),
     LS_INTS("depths", FIELD(depths), "0,8192", 0, 1 << 20,
             "Tokens in the KV cache before decoding begins.", .needs = "what=decode"),
+    LS_INTS("streams", FIELD(streams), "1", 1, 1024,
+            "Sequences that are decoded side by side, at each depth.", .needs = "what=decode"),
     LS_TEXT("out", FIELD(out), "", "File that the figures are written to, as --json prints them."),
     LS_TEXT(
         "compare", FIELD(compare), "",
@@ -136,6 +140,12 @@ static ls_status check_matmul(const ls_bench *bench) {
         return LS_OK;
     return LS_FAIL(bench->ctx, LS_EUSE,
                    "matmul=tf32 is for device=cuda: the processor's products in f32 are exact");
+}
+
+static ls_status check_dtype(const ls_bench *bench) {
+    if (bench->settings->dtype != LS_BENCH_FP8 || strcmp(bench->settings->what, "train") == 0)
+        return LS_OK;
+    return LS_FAIL(bench->ctx, LS_EUSE, "dtype=fp8 is for what=train alone");
 }
 
 /* Whether a Python starts and has torch. */
@@ -270,8 +280,9 @@ ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_
     LS_TRY(check_ranks(&bench));
     LS_TRY(check_only(&bench));
     LS_TRY(check_matmul(&bench));
-    if (settings->dtype != 2) bench.types[bench.type_count++] = LS_F32;
-    if (settings->dtype != 1) bench.types[bench.type_count++] = LS_BF16;
+    LS_TRY(check_dtype(&bench));
+    if (settings->dtype < LS_BENCH_BF16) bench.types[bench.type_count++] = LS_F32;
+    if (settings->dtype != LS_BENCH_F32) bench.types[bench.type_count++] = LS_BF16;
     if (wants(&bench, "train") || wants(&bench, "attention") || wants(&bench, "scan") ||
         wants(&bench, "conv"))
         LS_TRY(find_peer(&bench));

@@ -13,13 +13,14 @@ typedef struct ls_bench_settings {
     char peer[LS_OPTION_TEXT_BYTES], scripts[LS_OPTION_TEXT_BYTES];
     char only[LS_OPTION_TEXT_BYTES];
     char out[LS_OPTION_TEXT_BYTES], compare[LS_OPTION_TEXT_BYTES]; /* files; empty: none */
-    int dtype;
+    int dtype;                                                     /* ls_bench_dtype */
     bool recompute;
     int matmul; /* ls_train_matmul */
     int64_t rounds;
     double seconds;
-    ls_ints lengths, depths;
+    ls_ints lengths, depths, streams;
 } ls_bench_settings;
+typedef enum { LS_BENCH_BOTH, LS_BENCH_F32, LS_BENCH_BF16, LS_BENCH_FP8 } ls_bench_dtype;
 extern const ls_option_table ls_bench_options;
 
 typedef struct ls_bench_hooks {

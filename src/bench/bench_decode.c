@@ -1,4 +1,4 @@
-/* Decoding one token at a time with a 124M llama-shaped model, beside what the bandwidth of memory
+/* Decoding one token at a time, always the most likely, with a 124M llama-shaped model, beside what the bandwidth of memory
  * allows: every weight and every cached key and value must be read once for each token. */
 #include <string.h>
 
@@ -20,30 +20,39 @@ static ls_status make_model(ls_ctx *ctx, ls_model_config *config, ls_model **out
     return ls_model_new(ctx, config, LS_BF16, 1, false, out);
 }
 
-ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t depth, json_t *rows) {
+ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, int64_t depth,
+                             json_t *rows) {
     ls_ctx *ctx = bench->ctx;
     const int64_t vocabulary = model->config->model.vocabulary, rounds = bench->settings->rounds;
     ls_turns turns = {0};
-    double *logits = ls_new(ctx, (size_t)vocabulary, sizeof *logits);
-    int32_t *tokens = ls_new(ctx, (size_t)depth + 1, sizeof *tokens);
+    const int64_t stride = depth + 1;
+    double *logits = ls_new(ctx, (size_t)(batch * vocabulary), sizeof *logits);
+    int32_t *tokens = ls_new(ctx, (size_t)(batch * stride), sizeof *tokens);
+    int32_t *chosen = ls_new(ctx, (size_t)(batch * TOKENS), sizeof *chosen);
     ls_stream *stream = NULL;
     ls_status status = LS_ENOMEM;
-    if (logits == NULL || tokens == NULL) goto fail;
-    for (int64_t i = 0; i <= depth; i++) tokens[i] = (int32_t)(i * 7919 % vocabulary);
+    if (logits == NULL || tokens == NULL || chosen == NULL) goto fail;
+    for (int64_t i = 0; i < batch * stride; i++) tokens[i] = (int32_t)(i * 7919 % vocabulary);
     LS_TRY_GOTO(ls_bench_go_on(bench));
-    LS_TRY_GOTO(ls_stream_new(model, 1, depth + rounds * TOKENS + 2, CHUNK, &stream));
+    LS_TRY_GOTO(ls_stream_new(model, batch, depth + (rounds + 1) * TOKENS + 3, CHUNK, &stream));
     double start = ls_bench_clock(bench);
-    if (depth > 0) LS_TRY_GOTO(ls_stream_logits(stream, tokens, depth, depth, logits));
-    double prefill = depth > 0 ? (double)depth / (ls_bench_clock(bench) - start) : 0;
-    LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, 1, logits));
+    if (depth > 0) LS_TRY_GOTO(ls_stream_logits(stream, tokens, depth, stride, logits));
+    double prefill = depth > 0 ? (double)(batch * depth) / (ls_bench_clock(bench) - start) : 0;
+    LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, stride, logits));
+    LS_TRY_GOTO(ls_bench_go_on(bench));
+    start = ls_bench_clock(bench);
+    for (int i = 0; i < TOKENS; i++)
+        LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, stride, logits));
+    const double with_logits = (double)(batch * TOKENS) / (ls_bench_clock(bench) - start);
+    LS_TRY_GOTO(ls_stream_choose(stream, tokens, stride, 0, 2, chosen));
     for (int64_t round = 0; round < rounds; round++) {
         LS_TRY_GOTO(ls_bench_go_on(bench));
         start = ls_bench_clock(bench);
-        for (int i = 0; i < TOKENS; i++)
-            LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, 1, logits));
+        LS_TRY_GOTO(ls_stream_choose(stream, tokens, stride, 0, TOKENS, chosen));
         ls_turns_add(&turns, ls_bench_clock(bench) - start);
     }
-    const double rate = TOKENS / ls_turns_median(&turns), spread = ls_turns_spread(&turns);
+    const double rate = (double)(batch * TOKENS) / ls_turns_median(&turns),
+                 spread = ls_turns_spread(&turns);
     /* as with all limits the highest that was seen counts */
     double bandwidth = 0;
     LS_TRY_GOTO(ls_machine_bandwidth(ctx, &bandwidth));
@@ -51,20 +60,25 @@ ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t depth, js
     double weights = 2.0 * (double)ls_parameters_elements(model->store);
     double cached =
         2.0 * 2.0 * (double)(model->config->layers * model->config->model.width) * (double)depth;
-    double limit = bench->bandwidth / (weights + cached);
+    double limit = bench->bandwidth * (double)batch / (weights + (double)batch * cached);
     ls_text_printf(ctx, &bench->text,
                    "  depth %6lld %8.1f tokens/s, spread %.0f%%; bandwidth allows %.1f: %.0f%%",
                    (long long)depth, rate, 100 * spread, limit, 100 * rate / limit);
+    ls_text_printf(ctx, &bench->text, "; with logits to the caller %.1f", with_logits);
+    if (batch > 1) ls_text_printf(ctx, &bench->text, "; %lld side by side", (long long)batch);
     if (prefill > 0) ls_text_printf(ctx, &bench->text, "; prefill %.0f tokens/s", prefill);
     ls_text_printf(ctx, &bench->text, "\n");
-    json_array_append_new(rows, json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "depth",
-                                          (json_int_t)depth, "tokens_per_second", rate, "spread",
-                                          spread, "bandwidth_limit", limit, "share", rate / limit,
-                                          "prefill_tokens_per_second", prefill));
+    json_t *row = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "depth", (json_int_t)depth,
+                            "tokens_per_second", rate, "spread", spread, "bandwidth_limit", limit,
+                            "share", rate / limit, "prefill_tokens_per_second", prefill,
+                            "logits_tokens_per_second", with_logits);
+    if (batch > 1) json_object_set_new(row, "streams", json_integer((json_int_t)batch));
+    json_array_append_new(rows, row);
 fail:
     ls_stream_free(stream);
     ls_free(ctx, logits);
     ls_free(ctx, tokens);
+    ls_free(ctx, chosen);
     return status;
 }
 
@@ -76,8 +90,10 @@ ls_status ls_bench_decode(ls_bench *bench) {
     json_object_set_new(bench->json, "decode", rows);
     ls_text_printf(ctx, &bench->text, "decoding, llama shape of 124 million parameters, bf16\n");
     ls_status status = make_model(ctx, &config, &model);
-    for (int64_t i = 0; i < bench->settings->depths.count && status == LS_OK; i++)
-        status = ls_bench_decode_at(bench, model, bench->settings->depths.at[i], rows);
+    const ls_ints *streams = &bench->settings->streams, *depths = &bench->settings->depths;
+    for (int64_t i = 0; i < streams->count * depths->count && status == LS_OK; i++)
+        status = ls_bench_decode_at(bench, model, streams->at[i / depths->count],
+                                    depths->at[i % depths->count], rows);
     ls_model_free(model);
     ls_model_config_clear(ctx, &config);
     return status;

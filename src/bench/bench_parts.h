@@ -94,6 +94,7 @@ typedef struct ls_train_shape {
 } ls_train_shape;
 ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, json_t *rows);
 /* Decoding after so many tokens. */
-ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t depth, json_t *rows);
+ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, int64_t depth,
+                             json_t *rows);
 
 #endif

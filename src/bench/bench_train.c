@@ -82,6 +82,7 @@ static ls_status trainer_make(ls_bench *bench, const ls_train_shape *shape, ls_d
     const ls_program_options options = {.batch = shape->batch,
                                         .length = shape->length,
                                         .recompute = bench->settings->recompute,
+                                        .fp8 = bench->settings->dtype == LS_BENCH_FP8,
                                         .tf32 = type == LS_F32 &&
                                                 bench->settings->matmul == LS_TRAIN_MATMUL_TF32};
     LS_TRY(ls_model_program(out->model, LS_MODEL_TRAIN, options, &out->program));
@@ -192,6 +193,10 @@ static void put_peer(ls_bench *bench, const ls_bench_times *times, double tokens
     json_object_set_new(row, "ratio", json_real(ratio));
 }
 
+static const char *type_name(const ls_bench *bench, ls_dtype type) {
+    return bench->settings->dtype == LS_BENCH_FP8 ? "fp8" : ls_dtype_name(type);
+}
+
 static ls_status bench_type(ls_bench *bench, ls_dtype type, trainer *t, json_t *row) {
     ls_ctx *ctx = bench->ctx;
     double peak = 0;
@@ -208,7 +213,7 @@ static ls_status bench_type(ls_bench *bench, ls_dtype type, trainer *t, json_t *
     ls_text_printf(ctx, &bench->text,
                    "  %-5s %8.0f tokens/s, spread %.0f%%, %.0f GFLOP/s, %.0f%% of the measured "
                    "matrix peak, %.0f MB\n",
-                   ls_dtype_name(type), ours, 100 * spread, 1e-9 * flops, 100 * share,
+                   type_name(bench, type), ours, 100 * spread, 1e-9 * flops, 100 * share,
                    1e-6 * (double)trainer_bytes(t));
     json_object_set_new(row, "tokens_per_second", json_real(ours));
     json_object_set_new(row, "spread", json_real(spread));
@@ -226,7 +231,7 @@ ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, jso
         json_t *row = json_object();
         trainer t = {0};
         json_object_set_new(row, "model", json_string(shape->name));
-        json_object_set_new(row, "dtype", json_string(ls_dtype_name(bench->types[i])));
+        json_object_set_new(row, "dtype", json_string(type_name(bench, bench->types[i])));
         if (bench->settings->matmul == LS_TRAIN_MATMUL_TF32)
             json_object_set_new(row, "matmul", json_string("tf32"));
         json_array_append_new(rows, row);

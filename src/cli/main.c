@@ -168,7 +168,7 @@ static ls_status take_common(ls_cli *cli) {
     ctx->isa = isas[cli->common.isa];
     if (ls_kernel_isa(ctx->isa) == NULL)
         return LS_FAIL(ctx, LS_EUSE, "this processor does not have %s", ctx->isa);
-    return cli->verb->computes ? ls_device_open(ctx, ls_cli_device(cli)) : LS_OK;
+    return cli->verb->computes ? ls_device_open(ctx, ls_cli_device(cli), cli->ranks.local) : LS_OK;
 }
 
 /* Before anything that may fail on one of them alone. Rank 0 is the one that people hear. */

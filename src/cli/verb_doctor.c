@@ -4,7 +4,7 @@
 #include "base/libraries.h"
 #include "cli/cli.h"
 #include "data/corpus.h"
-#include "ranks/ranks.h"
+#include "ranks/nccl.h"
 #include "serve/serve.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/kernel.h"
@@ -33,7 +33,7 @@ static void add_line(void *user, const char *key, const char *value) {
 static ls_status ask_cuda(ls_ctx *ctx, cuda_answer *answer) {
     ls_ctx there = ls_ctx_default();
     *answer = (cuda_answer){.ctx = ctx};
-    answer->open = ls_device_open(&there, "cuda") == LS_OK;
+    answer->open = ls_device_open(&there, "cuda", 0) == LS_OK;
     if (!answer->open) {
         ls_text_printf(ctx, &answer->text, "CUDA             %s\n", there.error.message);
         return LS_OK;
@@ -67,20 +67,24 @@ static ls_status run(ls_cli *cli) {
     cuda_answer cuda;
     LS_TRY(ask_cuda(ctx, &cuda));
     bool corpus = corpus_found(ctx);
-    char ranks[128];
+    char ranks[128], nccl[300] = "";
     ls_ranks_describe(ranks, sizeof ranks);
+    const bool found = ls_nccl_describe(nccl, sizeof nccl);
     const char *isa = ls_kernel_isa(ctx->isa);
     if (cli->json) {
         ls_text_clear(ctx, &cuda.text);
         return ls_cli_print_json(
             cli,
-            json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s, s:s, s:b, s:b, s:s, s:o}",
-                      "longshot", LS_VERSION, "cpu", machine.name, "isa", isa, "instructions",
-                      machine.instructions, "threads", ctx->threads, "memory_bytes",
-                      (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second", bandwidth,
-                      "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn", machine.onednn,
-                      "libmicrohttpd", ls_serve_http(), "default_corpus", corpus, "cuda", cuda.open,
-                      "ranks", ranks, "libraries", ls_libraries_json()));
+            json_pack(
+                "{s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s, s:s, s:b, s:b, s:s, s:s, s:s, "
+                "s:o}",
+                "longshot", LS_VERSION, "cpu", machine.name, "isa", isa, "instructions",
+                machine.instructions, "threads", ctx->threads, "memory_bytes",
+                (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second", bandwidth,
+                "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn", machine.onednn,
+                "libmicrohttpd", ls_serve_http(), "default_corpus", corpus, "cuda", cuda.open,
+                "ranks", ranks, "nccl", found ? nccl : "", "nccl_missing", found ? "" : nccl,
+                "libraries", ls_libraries_json()));
     }
     ls_text text = {0};
     ls_text_printf(ctx, &text, "longshot         %s\n", LS_VERSION);
@@ -99,6 +103,7 @@ static ls_status run(ls_cli *cli) {
     ls_text_printf(ctx, &text, "default corpus   %s\n",
                    corpus ? "found" : "not found: install perl-doc, or give data.corpus=");
     ls_text_printf(ctx, &text, "ranks            %s\n", ranks);
+    ls_text_printf(ctx, &text, "NCCL             %s\n", nccl);
     ls_text_append(ctx, &text, cuda.text.bytes, cuda.text.length);
     ls_text_clear(ctx, &cuda.text);
     return ls_cli_print_text(cli, &text);

@@ -8,12 +8,15 @@
 
 typedef struct eval_keys {
     int dtype;
+    bool check;
     char suite[LS_OPTION_TEXT_BYTES];
 } eval_keys;
 #define FIELD(name) eval_keys, name
 static const ls_option keys[] = {
     LS_CHOICE("dtype", FIELD(dtype), "auto", "auto|" LS_CLI_DTYPES,
               "Arithmetic; auto: as the model was trained."),
+    LS_BOOL("check", FIELD(check), "false",
+            "Say what memory it takes, on each rank with eval.context, and measure nothing."),
     LS_TEXT("suite", FIELD(suite), "",
             "Benchmark suite to run in place of the protocols: see `longshot inspect suites`."),
 };
@@ -38,6 +41,17 @@ static ls_status print_results(ls_cli *cli, const ls_evaluation *evaluation) {
     return ls_cli_print_text(cli, &text);
 }
 
+static ls_status check(ls_cli *cli, const ls_evaluation_request *request) {
+    ls_evaluation_forecast said;
+    ls_text text = {0};
+    if (cli->ranks.rank > 0) return LS_OK; /* rank 0 speaks */
+    LS_TRY(ls_evaluation_foresee(&cli->ctx, request, &said));
+    LS_TRY(ls_cli_finish_settings(cli));
+    if (cli->json) return ls_cli_print_json(cli, ls_evaluation_forecast_json(&said));
+    ls_evaluation_forecast_print(&cli->ctx, &said, &text);
+    return ls_cli_print_text(cli, &text);
+}
+
 static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     eval_keys about;
@@ -47,6 +61,8 @@ static ls_status run(ls_cli *cli) {
     if (cli->word_count != 1)
         return LS_FAIL(ctx, LS_EUSE, "say which run: longshot eval RUN eval.lengths=256,512");
     const ls_dtype type = about.dtype == 0 ? LS_F32 : ls_cli_dtype(about.dtype - 1);
+    if (about.suite[0] != '\0' && about.check)
+        return LS_FAIL(ctx, LS_EUSE, "check=true is for the protocols, not for a suite");
     if (about.suite[0] != '\0') return ls_cli_run_suite(cli, about.dtype == 0 ? NULL : &type);
     const ls_evaluation_request request = {.path = cli->words[0],
                                            .settings = &cli->settings,
@@ -57,6 +73,7 @@ static ls_status run(ls_cli *cli) {
                                  .progress = cli->live ? show_progress : NULL,
                                  .user = cli,
                                  .ranks = &cli->ranks};
+    if (about.check) return check(cli, &request);
     ls_evaluation evaluation;
     ls_status status = ls_evaluation_open(ctx, &request, &evaluation);
     if (status == LS_OK) status = ls_cli_finish_settings(cli);

@@ -33,6 +33,9 @@ static const ls_option options[] = {
            "Windows that go together; 0: fewer the longer they are, so that memory stays small."),
     LS_INT("chunk", FIELD(chunk), "512", 1, 1 << 24,
            "Tokens of a window that go at once; results do not depend on it, memory does."),
+    LS_INT("context", FIELD(context), "1", 1, LS_RANKS_MAX,
+           "Ranks over which a text is cut, a power of two: each keeps as large a part of its keys "
+           "and values; see docs/scaling.md."),
     LS_INT("mask_every", FIELD(mask_every), "7", 0, 1e9,
            "Masked language models: tokens of which one is masked at once; a window is read that "
            "many times, and every token scored once; 0: one token of a window at a time.",
@@ -174,6 +177,7 @@ static ls_status measure(const request *r, ls_protocol_choice protocol, int64_t 
                             .token_bytes = r->token_bytes,
                             .batch = r->settings->batch,
                             .chunk = r->settings->chunk,
+                            .context = r->settings->context,
                             .what = name,
                             .length = length,
                             .every = r->settings->losses[0] != '\0',
@@ -200,7 +204,8 @@ static ls_eval_row row_of(const request *r, ls_protocol_choice protocol, const m
                        .seconds = scores->seconds,
                        .tokens_per_second = (double)scores->tokens / scores->seconds,
                        .bytes = scores->memory,
-                       .state_bytes = scores->state};
+                       .state_bytes = scores->state,
+                       .uncut = scores->uncut};
     ls_protocol_name(protocol, row.protocol);
     row.loss = row.token_loss;
     if (protocol.type->mean_of_windows) row.loss = scores->window_means / (double)m->windows.count;
@@ -347,6 +352,8 @@ static ls_status run(request *r, const ls_tokenizer *tokenizer, ls_eval_results 
     LS_TRY(read_lengths(ctx, r));
     LS_TRY(read_protocols(ctx, r));
     LS_TRY(settle_objective(r, tokenizer, out));
+    LS_TRY(ls_eval_check_context(ctx, r->settings, r->hooks->ranks,
+                                 r->objective != LS_OBJECTIVE_NEXT));
     r->selection.tokens = r->settings->tokens;
     r->selection.documents = (ls_eval_documents)r->settings->documents;
     r->selection.together =

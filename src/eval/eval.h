@@ -25,6 +25,7 @@ typedef struct ls_eval_settings {
     int64_t room;                        /* documents have room for; 0: the largest length */
     int64_t lex_tokens;                  /* of each document, for lex; 0: the largest length */
     int64_t batch, chunk;                /* batch 0: as many as keep memory small */
+    int64_t context;                     /* ranks over which a text is cut */
     int64_t mask_every;                  /* of masked models; 0: the window */
     bool positions, excess, resolution;
     int64_t resolution_tokens;
@@ -60,6 +61,7 @@ typedef struct ls_eval_row {
     double seconds, tokens_per_second;
     size_t bytes;                  /* weights, states, programs and workspaces */
     size_t state_bytes;            /* of one sequence of that length; 0: not known */
+    bool uncut;                    /* eval.context had nothing to cut: ranks shared the windows */
     ls_position_buckets positions; /* empty unless asked for */
     int64_t *scored_at;            /* [tokens], rising: which tokens of the file were scored, */
     double *losses;                /* and the loss of each; NULL unless asked for */

@@ -224,6 +224,18 @@ static ls_status open_together(ls_evaluation *e, ls_ranks *ranks, ls_dataset *ou
     return ls_ranks_compare(e->ctx, ranks, hash, "another model, other data or other settings");
 }
 
+/* Said once, for the first length of which it is true. */
+static void say_uncut(const ls_evaluation *e) {
+    for (size_t i = 0; i < e->results.count; i++) {
+        if (!e->results.rows[i].uncut) continue;
+        ls_say(e->ctx,
+               "at length %lld the model keeps no more of a text than a part of it: there was "
+               "nothing for eval.context to cut, and ranks shared the windows",
+               (long long)e->results.rows[i].length);
+        return;
+    }
+}
+
 ls_status ls_evaluation_run(ls_evaluation *e, const ls_eval_hooks *hooks) {
     ls_ctx *ctx = e->ctx;
     ls_model *model = e->trained.model;
@@ -236,6 +248,7 @@ ls_status ls_evaluation_run(ls_evaluation *e, const ls_eval_hooks *hooks) {
                 ? ls_eval_task(model, &e->task, e->seed, &e->settings, hooks, &e->results)
                 : ls_eval_run(model, data.tokenizer, data.test, &e->settings, hooks, &e->results);
     ls_data_close(ctx, &data);
+    if (status == LS_OK) say_uncut(e);
     /* none leaves before rank 0 has what it computed */
     return status == LS_OK && ranks != NULL ? ls_ranks_barrier(ctx, ranks) : status;
 }

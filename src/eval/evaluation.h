@@ -43,6 +43,18 @@ ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request, 
 ls_status ls_evaluation_data(const ls_evaluation *evaluation, ls_dataset *out);
 /* Measures: fills the results. */
 ls_status ls_evaluation_run(ls_evaluation *evaluation, const ls_eval_hooks *hooks);
+/* The most memory that a process takes at one time: bytes[i] with every text cut over 2^i ranks, up to
+ * eval.context. Nothing is measured. */
+enum { LS_EVALUATION_FORECASTS = 16 };
+typedef struct ls_evaluation_forecast {
+    int counts;
+    size_t bytes[LS_EVALUATION_FORECASTS];
+} ls_evaluation_forecast;
+ls_status ls_evaluation_foresee(ls_ctx *ctx, const ls_evaluation_request *request,
+                                ls_evaluation_forecast *out);
+json_t *ls_evaluation_forecast_json(const ls_evaluation_forecast *forecast);
+void ls_evaluation_forecast_print(ls_ctx *ctx, const ls_evaluation_forecast *forecast,
+                                  ls_text *out);
 /* The results, and what they are of: step, corpus or task, extension, all settings. A new
  * reference, NULL where memory is short. */
 json_t *ls_evaluation_json(const ls_evaluation *evaluation);

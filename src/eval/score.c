@@ -48,7 +48,7 @@ static ls_status scratch_init(const ls_scoring *how, const ls_windows *windows, 
     *d = (scratch){.batch = ls_eval_batch(how->batch, windows->longest, (int64_t)windows->count),
                    .chunk = ls_min(how->chunk, windows->longest),
                    .capacity = windows->longest,
-                   .shared = ls_shared_of(ctx, how->hooks->ranks)};
+                   .shared = ls_shared_of(ctx, how->hooks->ranks, how->context)};
     size_t cells = (size_t)(d->batch * d->chunk);
     d->inputs = ls_new(ctx, cells, sizeof *d->inputs);
     d->targets = ls_new(ctx, cells, sizeof *d->targets);
@@ -56,7 +56,10 @@ static ls_status scratch_init(const ls_scoring *how, const ls_windows *windows, 
     d->window_loss = ls_new(ctx, (size_t)d->batch, sizeof *d->window_loss);
     if (d->inputs == NULL || d->targets == NULL || d->loss == NULL || d->window_loss == NULL)
         return LS_ENOMEM;
-    return ls_stream_new(how->model, d->batch, d->capacity, d->chunk, &d->stream);
+    const ls_parts parts = ls_shared_parts(&d->shared, how->context);
+    LS_TRY(ls_stream_new_parts(how->model, d->batch, 0, d->capacity, d->chunk, &parts, &d->stream));
+    if (!ls_stream_in_parts(d->stream)) ls_shared_part_ways(&d->shared);
+    return LS_OK;
 }
 
 /* Tokens to feed when `left` are left of the longest window at `first`. Padding is harmless, a
@@ -162,6 +165,7 @@ static ls_status score_streams(const ls_scoring *how, const ls_windows *windows,
     out->seconds = ls_clock() - start;
     out->memory = ls_eval_weight_bytes(how->model) + ls_stream_bytes(d.stream);
     out->state = ls_stream_state_bytes(d.stream) / (size_t)d.batch;
+    out->uncut = how->context > 1 && !ls_stream_in_parts(d.stream);
 fail:
     scratch_clear(ctx, &d);
     return status;

@@ -8,9 +8,9 @@
 typedef struct ls_scoring {
     ls_model *model;
     const ls_token_file *file;
-    const int32_t *token_bytes; /* [vocabulary] or NULL: bytes of text each token stands for */
-    int64_t batch, chunk;       /* as in the settings */
-    const char *what;           /* for the hooks: the protocol */
+    const int32_t *token_bytes;    /* [vocabulary] or NULL: bytes of text each token stands for */
+    int64_t batch, chunk, context; /* as in the settings */
+    const char *what;              /* for the hooks: the protocol */
     int64_t length;
     bool every; /* the loss of every scored token is wanted */
     ls_objective objective;
@@ -30,6 +30,7 @@ typedef struct ls_scores {
     int64_t tokens, bytes; /* scored; bytes of text they stand for */
     double seconds;
     size_t memory;
+    bool uncut;   /* eval.context had nothing to cut */
     size_t state; /* of one sequence, with room for a whole window; 0: nothing was streamed */
     ls_position_losses by_position;
     ls_token_loss *every; /* [tokens], by their places; NULL unless asked for */
@@ -52,6 +53,10 @@ int64_t ls_eval_batch(int64_t batch, int64_t length, int64_t count);
 /* The lengths of the settings, whole and different. */
 ls_status ls_eval_lengths(ls_ctx *ctx, const ls_eval_settings *settings, int64_t trained,
                           int64_t lengths[LS_OPTION_LIST_MAX], size_t *count);
+/* LS_EUSE where a text cannot be cut over eval.context ranks, in a sentence; `whole`: the model
+ * reads windows whole. */
+ls_status ls_eval_check_context(ls_ctx *ctx, const ls_eval_settings *settings,
+                                const ls_ranks *ranks, bool whole);
 /* LS_ESTOP where the hooks' flag is set. */
 ls_status ls_eval_check_stop(ls_ctx *ctx, const volatile sig_atomic_t *stop, int64_t length);
 /* Bytes of a model's weights. */

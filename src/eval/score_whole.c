@@ -29,7 +29,7 @@ static ls_status init(const ls_scoring *how, const ls_windows *windows, whole *w
     *w = (whole){.how = how,
                  .batch = ls_eval_batch(how->batch, windows->longest, (int64_t)windows->count),
                  .longest = windows->longest,
-                 .shared = ls_shared_of(ctx, how->hooks->ranks)};
+                 .shared = ls_shared_of(ctx, how->hooks->ranks, 1)};
     const size_t cells = (size_t)(w->batch * (w->longest + frame_tokens(&how->frame)));
     w->text = ls_new(ctx, (size_t)w->longest, sizeof *w->text);
     w->inputs = ls_new(ctx, cells, sizeof *w->inputs);

@@ -3,15 +3,57 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "eval/score.h"
 
-ls_shared ls_shared_of(ls_ctx *ctx, ls_ranks *ranks) {
+ls_status ls_eval_check_context(ls_ctx *ctx, const ls_eval_settings *settings,
+                                const ls_ranks *ranks, bool whole) {
+    const int64_t context = settings->context, size = ranks == NULL ? 1 : ranks->size;
+    if (context == 1) return LS_OK;
+    if ((context & (context - 1)) != 0)
+        return LS_FAIL(ctx, LS_EUSE, "eval.context=%lld is no power of two", (long long)context);
+    if (whole)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "this model reads windows whole: eval.context cuts texts that are read from "
+                       "their start to their end");
+    if (settings->resolution)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "eval.resolution wants all scores of a text in one place: measure it "
+                       "without eval.context");
+    if (!ctx->rehearsal && size % context != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "eval.context=%lld cuts a text over so many ranks, and there %s %lld: start "
+                       "a multiple of it (mpirun -n %lld longshot eval ...)",
+                       (long long)context, size == 1 ? "is" : "are", (long long)size,
+                       (long long)context);
+    return LS_OK;
+}
+
+ls_shared ls_shared_of(ls_ctx *ctx, ls_ranks *ranks, int64_t context) {
     return (ls_shared){.ctx = ctx,
-                       .ranks = ranks == NULL || ranks->transport == NULL ? NULL : ranks};
+                       .ranks = ranks == NULL || ranks->transport == NULL ? NULL : ranks,
+                       .together = (int)context};
+}
+
+static ls_status exchange(void *user, int64_t with, const void *send, void *receive, size_t bytes) {
+    ls_shared *s = user;
+    const int first = s->ranks->rank / s->together * s->together;
+    return ls_ranks_exchange(s->ctx, s->ranks, first + (int)with, send, bytes, receive, bytes);
+}
+
+ls_parts ls_shared_parts(ls_shared *s, int64_t context) {
+    return (ls_parts){.count = context,
+                      .own = s->ranks == NULL ? 0 : s->ranks->rank % context,
+                      .exchange = exchange,
+                      .user = s};
+}
+
+void ls_shared_part_ways(ls_shared *s) {
+    s->together = 1;
 }
 
 void ls_shared_clear(ls_shared *shared) {
     ls_free(shared->ctx, shared->values);
-    *shared = (ls_shared){.ctx = shared->ctx};
+    *shared = (ls_shared){.ctx = shared->ctx, .together = shared->together};
 }
 
 static ls_status make_room(ls_shared *s, int64_t most) {
@@ -37,7 +79,7 @@ static ls_status receive(ls_shared *s) {
 ls_status ls_shared_begin(ls_shared *s, int64_t number, int64_t most, bool *wanted) {
     *wanted = true;
     if (s->ranks == NULL) return LS_OK;
-    s->owner = (int)(number % s->ranks->size);
+    s->owner = (int)(number % (s->ranks->size / s->together)) * s->together;
     s->count = s->taken = 0;
     *wanted = s->ranks->rank == 0 || ls_shared_computes(s);
     if (!*wanted || s->owner == 0) return LS_OK;
@@ -46,12 +88,13 @@ ls_status ls_shared_begin(ls_shared *s, int64_t number, int64_t most, bool *want
 }
 
 bool ls_shared_computes(const ls_shared *s) {
-    return s->ranks == NULL || s->owner == s->ranks->rank;
+    return s->ranks == NULL || s->owner / s->together == s->ranks->rank / s->together;
 }
 
 ls_status ls_shared_values(ls_shared *s, double *values, int64_t count) {
     const size_t bytes = (size_t)count * sizeof *values;
     if (s->ranks == NULL || s->owner == 0) return LS_OK;
+    if (s->ranks->rank > 0 && s->ranks->rank != s->owner) return LS_OK; /* it has the same */
     if (s->ranks->rank > 0) {
         if (s->count + (size_t)count > s->room)
             return LS_FAIL(s->ctx, LS_EBUG, "a batch has more losses than it has room for");
@@ -75,6 +118,7 @@ ls_status ls_shared_losses(ls_shared *s, const int32_t *targets, double *losses,
 ls_status ls_shared_end(ls_shared *s) {
     const uint64_t count = s->count;
     if (s->ranks == NULL || s->ranks->rank == 0 || s->owner == 0) return LS_OK;
+    if (s->ranks->rank != s->owner) return LS_OK;
     LS_TRY(ls_ranks_exchange(s->ctx, s->ranks, 0, &count, sizeof count, NULL, 0));
     return ls_ranks_exchange(s->ctx, s->ranks, 0, s->values, s->count * sizeof *s->values, NULL, 0);
 }

@@ -93,8 +93,10 @@ static ls_status bench_init(bench *b, int64_t samples) {
         LS_TRY(make_room(b, b->batch));
         return ls_model_program(b->model, LS_MODEL_LOGITS, options, &b->program);
     }
-    LS_TRY(ls_stream_new_reading(b->model, b->batch, b->source, b->fed, b->settings->chunk,
-                                 &b->stream));
+    const ls_parts parts = ls_shared_parts(&b->shared, b->settings->context);
+    LS_TRY(ls_stream_new_parts(b->model, b->batch, b->source, b->fed, b->settings->chunk, &parts,
+                               &b->stream));
+    if (!ls_stream_in_parts(b->stream)) ls_shared_part_ways(&b->shared);
     b->chunk = ls_stream_chunk(b->stream);
     b->at = ls_new(ctx, (size_t)(b->batch * b->chunk), sizeof *b->at);
     return b->at == NULL ? LS_ENOMEM : LS_OK;
@@ -287,6 +289,7 @@ static ls_status measure(bench *b, ls_eval_row *row) {
                          .exact = (double)all.whole / (double)samples,
                          .chance = chance_of(b),
                          .seconds = ls_clock() - start};
+    row->uncut = b->settings->context > 1 && !ls_stream_in_parts(b->stream);
     row->token_loss = row->loss;
     row->perplexity = exp(row->loss);
     const int64_t read = samples * ls_task_inputs(b->task, b->length);
@@ -330,12 +333,13 @@ ls_status ls_eval_task(ls_model *model, const ls_task *task, uint64_t seed,
     LS_TRY(ls_eval_lengths(ctx, settings, out->trained_length, lengths, &count));
     if (settings->lengths.count == 0 && task->type->one_length) count = 1; /* the trained one */
     LS_TRY(check_all(&start, lengths, count));
+    LS_TRY(ls_eval_check_context(ctx, settings, start.hooks->ranks, asks_classes(&start)));
     out->rows = ls_new(ctx, count, sizeof *out->rows);
     if (out->rows == NULL) return LS_ENOMEM;
     for (size_t i = 0; i < count; i++) {
         bench b = start;
         b.length = lengths[i];
-        b.shared = ls_shared_of(ctx, b.hooks->ranks);
+        b.shared = ls_shared_of(ctx, b.hooks->ranks, settings->context);
         ls_status status = measure(&b, &out->rows[i]);
         bench_clear(&b);
         LS_TRY(status);

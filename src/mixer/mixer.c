@@ -23,6 +23,18 @@ const char *ls_mixer_option_at_test(const ls_mixer_type *type, const char *label
 
 ls_tensor *ls_norm_rows(ls_program *p, const ls_norm *norm, ls_tensor *x, ls_tensor *delta,
                         ls_tensor **sum) {
+    if (norm->mean != NULL) {
+        const ls_batch_norm batch = {.epsilon = norm->epsilon,
+                                     .unbiased = norm->unbiased,
+                                     .valid = norm->valid,
+                                     .weight = norm->weight,
+                                     .bias = norm->bias,
+                                     .mean = norm->mean,
+                                     .variance = norm->variance};
+        if (delta != NULL) x = ls_plus(p, x, delta);
+        if (sum != NULL) *sum = x;
+        return ls_batch_norm_rows(p, &batch, x);
+    }
     return ls_residual_norm(p, norm->kind, norm->epsilon, x, delta, norm->weight, norm->bias, sum);
 }
 

@@ -14,11 +14,14 @@ typedef enum {
     LS_MIXER_PLACES = 32,       /* takes positions that are given (ls_mixer.places) */
 } ls_mixer_traits;
 
-/* A norm with its parameters, of the program that is being recorded; see ls_residual_norm. */
+/* A norm with its parameters, of the program that is being recorded; see ls_residual_norm, and
+ * ls_batch_norm_rows of one that has a mean and a variance. */
 typedef struct ls_norm {
     ls_norm_kind kind;
     double epsilon;
     ls_tensor *weight, *bias;
+    ls_tensor *mean, *variance, *valid;
+    bool unbiased;
 } ls_norm;
 ls_tensor *ls_norm_rows(ls_program *p, const ls_norm *norm, ls_tensor *x, ls_tensor *delta,
                         ls_tensor **sum);

@@ -1,6 +1,7 @@
 #include "model/block.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const struct form {
     bool before, after, of_sum, last;
@@ -10,8 +11,25 @@ static const struct form {
 #undef FORM
 };
 
+/* A batch norm counts each row once, and knows which are padding. */
+static ls_status check_batch_norm(ls_ctx *ctx, const ls_model_settings *about) {
+    if (about->norm != LS_MODEL_NORM_BATCH) return LS_OK;
+    if (about->segment > 0 || about->memory > 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.norm=batch is for whole sequences, not for model.segment or "
+                       "model.memory");
+    if (strcmp(about->encoder_layers, "0") != 0)
+        return LS_FAIL(ctx, LS_EUSE, "model.norm=batch is for models without model.encoder_layers");
+    if (about->inner_norm || about->head == LS_HEAD_MASKED)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.norm=batch is for the norms of blocks, not for model.inner_norm or "
+                       "model.head=masked");
+    return LS_OK;
+}
+
 ls_status ls_block_check(ls_ctx *ctx, const ls_model_settings *about) {
     const struct form *form = &forms[about->norm_place];
+    LS_TRY(check_batch_norm(ctx, about));
     if (about->residual == LS_RESIDUAL_GRU && form->of_sum)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.residual=gru is for model.norm_place=pre, sandwich or branch");
@@ -38,10 +56,12 @@ ls_status ls_block_check(ls_ctx *ctx, const ls_model_settings *about) {
 }
 
 static ls_norm norm_of(ls_program *p, const ls_model_settings *about, const ls_sublayer *sublayer,
-                       const char *which) {
+                       const char *which, const ls_residual *rows) {
     char name[64];
     snprintf(name, sizeof name, "%snorm%s%s", sublayer->scope, sublayer->suffix, which);
-    return ls_layer_norm_of(p, about, name, about->width);
+    ls_norm norm = ls_layer_norm_of(p, about, name, about->width);
+    norm.valid = about->norm_padding ? NULL : rows->valid;
+    return norm;
 }
 
 /* What the sublayer reads. A later one of a parallel block reads what the first did. */
@@ -52,7 +72,7 @@ static ls_sublayer_input input_of(ls_program *p, const ls_model_settings *about,
         return (ls_sublayer_input){.x = again ? rows->x : ls_residual_sum(p, rows)};
     if (again && about->parallel == LS_PARALLEL_ONE_NORM)
         return (ls_sublayer_input){.x = rows->block_norm};
-    ls_sublayer_input in = {.norm = norm_of(p, about, sublayer, "")};
+    ls_sublayer_input in = {.norm = norm_of(p, about, sublayer, "", rows)};
     ls_tensor *delta = again ? NULL : rows->delta;
     in.x = ls_norm_rows(p, &in.norm, rows->x, delta, again ? NULL : &rows->x);
     in.stream = rows->x;
@@ -66,7 +86,7 @@ static ls_sublayer_input input_of(ls_program *p, const ls_model_settings *about,
 static void join(ls_program *p, const ls_model_settings *about, const ls_sublayer *sublayer,
                  const ls_sublayer_input *in, ls_tensor *made, ls_residual *rows) {
     if (forms[about->norm_place].of_sum) {
-        const ls_norm norm = norm_of(p, about, sublayer, "");
+        const ls_norm norm = norm_of(p, about, sublayer, "", rows);
         rows->x = ls_norm_rows(p, &norm, rows->x, made, NULL);
     } else if (about->residual == LS_RESIDUAL_GRU) {
         char name[64];
@@ -91,7 +111,7 @@ void ls_block_add(ls_program *p, const ls_model_settings *about, const ls_sublay
     const ls_sublayer_input in = input_of(p, about, sublayer, rows);
     ls_tensor *made = sublayer->make(p, about, sublayer->what, &in);
     if (forms[about->norm_place].after) {
-        const ls_norm norm = norm_of(p, about, sublayer, "_after");
+        const ls_norm norm = norm_of(p, about, sublayer, "_after", rows);
         made = ls_norm_rows(p, &norm, made, NULL, NULL);
     }
     join(p, about, sublayer, &in, made, rows);
@@ -107,6 +127,6 @@ ls_tensor *ls_residual_sum(ls_program *p, ls_residual *rows) {
 ls_tensor *ls_block_last(ls_program *p, const ls_model_settings *about, const char *norm,
                          ls_residual *rows) {
     if (forms[about->norm_place].last && about->last_norm)
-        return ls_layer_norm(p, about, norm, rows->x, rows->delta, NULL);
+        return ls_layer_norm(p, about, norm, rows->x, rows->delta, rows->valid);
     return ls_residual_sum(p, rows);
 }

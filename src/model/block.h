@@ -49,6 +49,7 @@ typedef struct ls_residual {
     ls_tensor *x, *delta;  /* delta may be NULL: nothing is to be added */
     bool begun;            /* a sublayer of this block has been added */
     ls_tensor *block_norm; /* the norm that sublayers of a parallel block share */
+    ls_tensor *valid;      /* which rows count in a batch norm; NULL: all */
 } ls_residual;
 
 /* What a sublayer reads. */

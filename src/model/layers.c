@@ -9,7 +9,8 @@ static const struct {
 
 ls_norm ls_layer_norm_of(ls_program *p, const ls_model_settings *about, const char *name,
                          int64_t width) {
-    const bool layer = about->norm == 0, weighted = about->norm_weight;
+    const bool batch = about->norm == LS_MODEL_NORM_BATCH, weighted = about->norm_weight;
+    const bool layer = batch || about->norm == LS_MODEL_NORM_LAYER;
     const bool biased =
         about->norm_bias == LS_NORM_BIAS_AS_BIAS ? about->bias : about->norm_bias == LS_NORM_BIAS;
     ls_norm norm = {.kind = layer ? LS_NORM_LAYER : LS_NORM_RMS, .epsilon = about->epsilon};
@@ -17,14 +18,21 @@ ls_norm ls_layer_norm_of(ls_program *p, const ls_model_settings *about, const ch
     if (weighted) norm.weight = ls_param(p, "weight", LS_DIMS(width), ls_init_gain());
     if (weighted && layer && biased)
         norm.bias = ls_param(p, "bias", LS_DIMS(width), ls_init_bias());
+    if (batch) {
+        norm.mean = ls_param(p, "mean", LS_DIMS(width), ls_running(0, about->norm_momentum));
+        norm.variance =
+            ls_param(p, "variance", LS_DIMS(width), ls_running(1, about->norm_momentum));
+        norm.unbiased = about->norm_unbiased;
+    }
     ls_scope_end(p);
     return norm;
 }
 
 ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
-                         ls_tensor *x, ls_tensor *delta, ls_tensor **sum) {
-    const ls_norm norm = ls_layer_norm_of(p, about, name, about->width);
-    return ls_norm_rows(p, &norm, x, delta, sum);
+                         ls_tensor *x, ls_tensor *delta, ls_tensor *valid) {
+    ls_norm norm = ls_layer_norm_of(p, about, name, about->width);
+    norm.valid = about->norm_padding ? NULL : valid;
+    return ls_norm_rows(p, &norm, x, delta, NULL);
 }
 
 int64_t ls_hidden_width(const ls_model_settings *about) {

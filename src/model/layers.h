@@ -5,11 +5,11 @@
 #include "model/model.h"
 
 /* The model's norm of rows of a width, under a name; and that norm of x + delta, see
- * ls_residual_norm. */
+ * ls_residual_norm. valid: of a batch norm, see ls_mixer. */
 ls_norm ls_layer_norm_of(ls_program *p, const ls_model_settings *about, const char *name,
                          int64_t width);
 ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
-                         ls_tensor *x, ls_tensor *delta, ls_tensor **sum);
+                         ls_tensor *x, ls_tensor *delta, ls_tensor *valid);
 /* The width inside the feed-forward layer. */
 int64_t ls_hidden_width(const ls_model_settings *about);
 ls_tensor *ls_feed_forward(ls_program *p, const ls_model_settings *about, ls_tensor *x);

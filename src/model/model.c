@@ -52,11 +52,18 @@ static void record(ls_program *p, const ls_model_config *config, const ls_record
     if (example.padded && !wrap->reads_source) in.valid = ls_valid_rows(p, tokens);
     in.x = wrap->rows(p, config, how, tokens, in.valid, &in.embedding);
     if (!head->classes && how->use == LS_MODEL_LOGITS) in.x = picked_rows(p, how, in.x);
+    if (how->use == LS_MODEL_CHOICE) in.x = ls_last_row(p, in.x);
     if (head->rows_alone) return; /* parameters are declared: no program of it is run */
     if (ls_stack_other_rows(config)) in.valid = NULL;
     const ls_output out = head->output(p, about, &in);
     if (how->use == LS_MODEL_LOGITS) {
         ls_keep(p, "logits", ls_head_logits(p, about, out));
+        return;
+    }
+    if (how->use == LS_MODEL_CHOICE) {
+        ls_tensor *logits = ls_head_logits(p, about, out);
+        const int64_t all = logits == NULL ? 0 : logits->dim[1];
+        ls_keep(p, "choices", ls_choose(p, logits, how->picked > 0 ? how->picked : all, tokens));
         return;
     }
     ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(B, example.targets), false);

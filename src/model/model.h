@@ -19,10 +19,10 @@ typedef struct ls_model_settings {
     double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_bias, norm_place, parallel, residual, activation; /* see block.h */
-    double epsilon, dropout, init, logit_cap;
+    double epsilon, dropout, init, logit_cap, norm_momentum;
     int64_t embedding_width; /* 0: width */
-    bool norm_weight, inner_norm, tied, bias, scale_embedding, norm_embedding, feed_forward,
-        head_bias, scale_head, last_norm, embedding, mixing;
+    bool norm_weight, norm_padding, norm_unbiased, inner_norm, tied, bias, scale_embedding,
+        norm_embedding, feed_forward, head_bias, scale_head, last_norm, embedding, mixing;
     int64_t token_types;             /* rows of their table; 0: there are none */
     int head_activation;             /* of the layer before a masked head; 0: no such layer */
     int64_t mask_token, start_token; /* ids of a text's objective; -1: not known */
@@ -52,6 +52,7 @@ typedef enum {
 
 /* Clusters whose logits have a projection of their own. */
 typedef enum { LS_PROJECTIONS_FIRST, LS_PROJECTIONS_NONE, LS_PROJECTIONS_ALL } ls_own_projections;
+typedef enum { LS_MODEL_NORM_LAYER, LS_MODEL_NORM_RMS, LS_MODEL_NORM_BATCH } ls_model_norm;
 typedef enum { LS_NORM_BIAS_AS_BIAS, LS_NORM_BIAS, LS_NORM_NO_BIAS } ls_norm_bias;
 typedef enum { LS_MEMORY_ROWS, LS_MEMORY_SLOTS } ls_memory_kind;
 typedef enum { LS_UPDATE_NORM, LS_UPDATE_PLAIN, LS_UPDATE_GRU } ls_memory_update;
@@ -145,6 +146,9 @@ typedef enum {
     LS_MODEL_LOSS,   /* inputs tokens, targets; keeps loss */
     LS_MODEL_LOGITS, /* input tokens; keeps logits in the model's type: [B,V] of the last token, or
                         [B,classes] */
+    /* the same of a language model, one token of each sequence a run; keeps choices, the most likely
+     * tokens, and puts them where the next run finds its tokens: see ls_choose */
+    LS_MODEL_CHOICE,
     /* Everything that a language model makes, for holding it against other code; grad and train are
      * the caller's. Inputs tokens, targets, weights (of the losses); keeps rows [B,T,D], which the
      * head reads, logits [B,T,V] and loss [B,T], and for each segment s memory.s and, with an
@@ -167,7 +171,8 @@ typedef struct ls_recording {
     bool mark_due;           /* streaming: a mark comes before the first token, see marks.h */
     bool types;              /* an input types [B,T] has the type of each token; else all are 0 */
     double label_smoothing;  /* of the loss */
-    int64_t picked;          /* LOGITS of a language model: rows of each sequence; 0: the last */
+    int64_t picked;          /* LOGITS of a language model: rows of each sequence; 0: the last.
+                                CHOICE: tokens that may be chosen, the first so many; 0: all */
     int64_t pieces;          /* OBSERVED: sources, each with its share of the tokens; 0: one */
     const int64_t *segments; /* OBSERVED: their lengths; NULL: model.segment each */
     int64_t segment_count;
@@ -199,6 +204,12 @@ ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_
  * padding last. They are encoded once, with the first chunk. */
 ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
                                 int64_t chunk, ls_stream **out);
+/* The same, one of several that share a text: what caches have of it is cut (ls_parts). All of them
+ * are fed the same. */
+ls_status ls_stream_new_parts(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
+                              int64_t chunk, const ls_parts *parts, ls_stream **out);
+/* Whether it has less of any cache than one that is whole. */
+bool ls_stream_in_parts(const ls_stream *stream);
 ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t stride);
 /* A second stream at the same place: both go on alike to the bit, each with a state of its own.
  * They share the programs recorded so far, so a fork costs its state. */
@@ -217,6 +228,7 @@ ls_status ls_stream_load(ls_stream *stream, const void *bytes, size_t length);
 void ls_stream_free(ls_stream *stream);
 void ls_stream_reset(ls_stream *stream);
 int64_t ls_stream_position(const ls_stream *stream);
+bool ls_stream_on_device(const ls_stream *stream); /* not on the processor */
 size_t ls_stream_bytes(const ls_stream *stream);       /* states, programs and workspaces so far */
 size_t ls_stream_state_bytes(const ls_stream *stream); /* what a fork costs */
 /* tokens [batch, count] (row stride `stride`), targets likewise; loss [batch, count] in nats. */
@@ -225,6 +237,11 @@ ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t
 /* Feeds tokens and gives the logits [batch, vocabulary] after the last. */
 ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t count, int64_t stride,
                            double *logits);
+/* Goes on from one token of each sequence (`stride` apart) by `steps` tokens, each the most likely of
+ * the first `known` (0: of all) after the one before, as ls_sample chooses at temperature 0: out
+ * [batch, steps]. The last of them is not fed. A device is waited for only every so many tokens. */
+ls_status ls_stream_choose(ls_stream *stream, const int32_t *tokens, int64_t stride, int64_t known,
+                           int64_t steps, int32_t *out);
 /* Feeds tokens, at most as many as are taken at once, and gives the logits [batch, picked,
  * vocabulary] after those whose columns are at[batch, picked]. */
 ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t count,

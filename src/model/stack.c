@@ -67,8 +67,8 @@ ls_tensor *ls_stack_record(ls_program *p, const ls_model_config *config, const l
     const ls_model_settings *about = &config->model;
     const ls_position_type *position = config->position.type;
     if (position->embed != NULL) x = position->embed(p, config->position.options, x);
-    if (about->norm_embedding) x = ls_layer_norm(p, about, "norm_embedding", x, NULL, NULL);
-    ls_residual rows = {.x = ls_dropout(p, x, about->dropout)};
+    if (about->norm_embedding) x = ls_layer_norm(p, about, "norm_embedding", x, NULL, valid);
+    ls_residual rows = {.x = ls_dropout(p, x, about->dropout), .valid = valid};
     for (int64_t layer = layers->first; layer < layers->end && !ls_failed(p); layer++) {
         ls_mixer mixer =
             layers->encodes ? ls_model_encoder_mixer(config, layer) : ls_model_mixer(config, layer);
@@ -77,7 +77,8 @@ ls_tensor *ls_stack_record(ls_program *p, const ls_model_config *config, const l
         ls_scope(p, "layers.%d", (int)layer);
         record_layer(p, about, layers, &mixer, &rows);
         ls_scope_end(p);
-        if (ls_mixer_result_of(&mixer).other_rows) valid = NULL; /* those are all there */
+        if (ls_mixer_result_of(&mixer).other_rows)
+            valid = rows.valid = NULL; /* those are all there */
     }
     return ls_block_last(p, about, layers->norm, &rows);
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "model/head.h"
 #include "model/marks.h"
 #include "model/stream_internal.h"
 
@@ -24,7 +25,8 @@ static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t lengt
                                   .length = length,
                                   .streaming = true,
                                   .capacity = stream->capacity,
-                                  .chunk_max = stream->chunk};
+                                  .chunk_max = stream->chunk,
+                                  .parts = stream->parts};
     const ls_recording how = {.use = use,
                               .source = stream->source,
                               .source_read = stream->source > 0 && !reads(stream),
@@ -101,6 +103,11 @@ ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_
 
 ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
                                 int64_t chunk, ls_stream **out) {
+    return ls_stream_new_parts(model, batch, source, capacity, chunk, &(ls_parts){0}, out);
+}
+
+ls_status ls_stream_new_parts(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
+                              int64_t chunk, const ls_parts *parts, ls_stream **out) {
     ls_ctx *ctx = model->ctx;
     *out = NULL;
     if (batch < 1 || capacity < 1 || chunk < 1)
@@ -118,6 +125,7 @@ ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, 
                           .batch = batch,
                           .capacity = capacity,
                           .chunk = ls_min(chunk, capacity),
+                          .parts = *parts,
                           .source = source,
                           .marks = ls_marks_every(model->config)};
     if (stream->marks > 0 && stream->chunk > stream->marks)
@@ -230,6 +238,14 @@ ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t strid
 int64_t ls_stream_position(const ls_stream *stream) {
     const int64_t rows = ls_state_position(stream->state);
     return ls_marks_tokens(stream->marks, rows, false) + stream->waiting;
+}
+
+bool ls_stream_on_device(const ls_stream *stream) {
+    return stream->model->ctx->device != NULL && stream->model->type != LS_F64;
+}
+
+bool ls_stream_in_parts(const ls_stream *stream) {
+    return ls_program_in_parts(stream->cache->cached[0].program);
 }
 
 size_t ls_stream_state_bytes(const ls_stream *stream) {
@@ -401,6 +417,65 @@ ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t 
         return LS_FAIL(stream->model->ctx, LS_EBUG, "more was fed than is taken at once");
     LS_TRY(feed(stream, LS_MODEL_LOGITS, tokens, NULL, at, picked, count, stride, &program));
     return ls_model_read(program, "logits", logits);
+}
+
+/* Whether the device can go on by itself: a step takes one token, and nothing beside it. */
+static bool goes_on_alone(const ls_stream *stream) {
+    return stream->unit == 1 && stream->waiting == 0 && stream->marks == 0 && !reads(stream) &&
+           !ls_head_of(&stream->model->config->model)->classes;
+}
+
+/* By the caller's choice of each token. */
+static ls_status choose_here(ls_stream *stream, const int32_t *tokens, int64_t stride,
+                             int64_t known, int64_t steps, int32_t *out) {
+    ls_ctx *ctx = stream->model->ctx;
+    const int64_t batch = stream->batch, vocabulary = stream->model->config->model.vocabulary;
+    const ls_sampling most_likely = {0};
+    double *logits = ls_new(ctx, (size_t)(batch * vocabulary), sizeof *logits);
+    int32_t *now = ls_new(ctx, (size_t)batch, sizeof *now);
+    ls_status status = logits == NULL || now == NULL ? LS_ENOMEM : LS_OK;
+    for (int64_t b = 0; b < batch && status == LS_OK; b++) now[b] = tokens[b * stride];
+    for (int64_t i = 0; i < steps && status == LS_OK; i++) {
+        status = ls_stream_logits(stream, now, 1, 1, logits);
+        for (int64_t b = 0; b < batch && status == LS_OK; b++)
+            now[b] = out[b * steps + i] =
+                ls_sample(&most_likely, logits + b * vocabulary, known, 0, NULL);
+    }
+    ls_free(ctx, logits);
+    ls_free(ctx, now);
+    return status;
+}
+
+/* So many steps that are not waited for; then what was chosen. */
+static ls_status choose_there(ls_stream *stream, ls_program *program, int64_t steps, int64_t stride,
+                              int32_t *out) {
+    const int64_t first = ls_state_position(stream->state);
+    int32_t *choices =
+        ls_new(stream->model->ctx, (size_t)(stream->batch * LS_CHOICES), sizeof *choices);
+    if (choices == NULL) return LS_ENOMEM;
+    ls_status status = LS_OK;
+    for (int64_t i = 0; i < steps && status == LS_OK; i++)
+        status = ls_program_run(program, stream->state, 0, 0);
+    if (status == LS_OK)
+        status = ls_tensor_get(program, ls_program_find(program, "choices"), choices);
+    for (int64_t i = 0; i < stream->batch * steps && status == LS_OK; i++)
+        out[i / steps * stride + i % steps] =
+            choices[i / steps * LS_CHOICES + (first + i % steps) % LS_CHOICES];
+    ls_free(stream->model->ctx, choices);
+    return status;
+}
+
+ls_status ls_stream_choose(ls_stream *stream, const int32_t *tokens, int64_t stride, int64_t known,
+                           int64_t steps, int32_t *out) {
+    ls_program *program;
+    if (known == 0) known = stream->model->config->model.vocabulary;
+    if (!goes_on_alone(stream)) return choose_here(stream, tokens, stride, known, steps, out);
+    LS_TRY(program_for(stream, LS_MODEL_CHOICE, 1, known, &program));
+    for (int64_t b = 0; b < stream->batch; b++) stream->tokens[b] = tokens[b * stride];
+    LS_TRY(ls_model_put_tokens(stream->model, program, "tokens", stream->tokens));
+    for (int64_t done = 0; done < steps; done += LS_CHOICES)
+        LS_TRY(choose_there(stream, program, ls_min(LS_CHOICES, steps - done), steps, out + done));
+    return LS_OK;
 }
 
 int64_t ls_stream_chunk(const ls_stream *stream) {

@@ -42,6 +42,7 @@ typedef struct ls_program_cache {
 struct ls_stream {
     ls_model *model;
     int64_t batch, capacity, chunk;
+    ls_parts parts;
     ls_state *state;
     int32_t *tokens, *wanted; /* [batch, source + chunk], inputs; [batch, chunk], targets */
     /* Models with an encoder: what it reads, with the first chunk. */

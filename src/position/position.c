@@ -226,8 +226,9 @@ ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *
 
 ls_retention ls_key_set_retention(const ls_attend *attend, const ls_key_set *set) {
     if (attend->landmark > 0) /* without what is looked up the past is of no use */
-        return attend->retrieved > 0 ? (ls_retention){.far = attend->offload}
-                                     : (ls_retention){.block = attend->local};
+        return attend->retrieved > 0
+                   ? (ls_retention){.far = attend->offload, .unit = attend->landmark}
+                   : (ls_retention){.block = attend->local};
     if (set->block > 0)
         return (ls_retention){.block = set->block, .before = set->alone ? 0 : set->block};
     if (set->hi >= LS_FAR) return (ls_retention){0};

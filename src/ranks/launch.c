@@ -15,6 +15,9 @@ static const char *const launchers[][2] = {
     {"PMI_RANK", "PMI_SIZE"},
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
 };
+/* The number among those of one machine: of torchrun, Open MPI, mpich, Slurm. */
+static const char *const locals[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                     "SLURM_LOCALID"};
 enum { LAUNCHERS = sizeof launchers / sizeof launchers[0] };
 
 static const char *look_up(const char *name) {
@@ -70,6 +73,9 @@ static ls_status read_place(ls_ctx *ctx, ls_launch *out) {
 
 ls_status ls__launch_read(ls_ctx *ctx, ls_launch *out) {
     *out = (ls_launch){0};
+    for (size_t i = sizeof locals / sizeof locals[0]; i-- > 0;)
+        if (look_up(locals[i]) != NULL)
+            LS_TRY(read_number(ctx, locals[i], LS_RANKS_MAX, &out->local));
     for (int i = 0; i < LAUNCHERS; i++) {
         const char *rank = launchers[i][0], *size = launchers[i][1];
         if (look_up(rank) == NULL || look_up(size) == NULL) continue;

@@ -71,6 +71,7 @@ ls_status ls_ranks_join(ls_ctx *ctx, ls_ranks *out) {
     *out = ls_ranks_alone();
     LS_TRY(ls__launch_read(ctx, &launch));
     LS_TRY(read_limit(ctx, &out->limit));
+    out->local = launch.local;
     out->launched = launch.size > 0;
     if (launch.size <= 1) return LS_OK;
     const ls_rank_wait wait = wait_of(ctx, out);
@@ -117,25 +118,14 @@ static ls_status miss(ls_ctx *ctx, ls_ranks *ranks, int rank, ls_status code, co
     return code;
 }
 
-ls_status ls_ranks_exchange(ls_ctx *ctx, ls_ranks *ranks, int with, const void *send,
-                            size_t send_bytes, void *receive, size_t receive_bytes) {
-    ls_transport *transport = ranks->transport;
-    ls_rank_failure told = {0};
+ls_status ls__ranks_judge(ls_ctx *ctx, ls_ranks *ranks, int with, ls_rank_result result,
+                          const ls_rank_failure *told) {
     char how[96];
-    if (transport == NULL && ranks->size > 1)
-        ranks->bytes += send_bytes; /* imagined: counted alone */
-    if (transport == NULL || (send_bytes == 0 && receive_bytes == 0)) return LS_OK;
-    const ls_rank_wait wait = wait_of(ctx, ranks);
-    const double begun = ls_clock();
-    const ls_rank_result result = transport->exchange(transport, &wait, with, send, send_bytes,
-                                                      receive, receive_bytes, &told);
-    ranks->seconds += ls_clock() - begun;
-    ranks->bytes += send_bytes;
     switch (result) {
     case LS_RANK_DONE:
         return LS_OK;
     case LS_RANK_TOLD:
-        return pass_on(ctx, ranks, &told);
+        return pass_on(ctx, ranks, told);
     case LS_RANK_STOPPED:
         return miss(ctx, ranks, with, LS_ESTOP, "did not come any more after a signal");
     case LS_RANK_LATE:
@@ -148,6 +138,22 @@ ls_status ls_ranks_exchange(ls_ctx *ctx, ls_ranks *ranks, int with, const void *
         break;
     }
     return miss(ctx, ranks, with, LS_ERANK, "is gone: it was killed, or its machine was lost");
+}
+
+ls_status ls_ranks_exchange(ls_ctx *ctx, ls_ranks *ranks, int with, const void *send,
+                            size_t send_bytes, void *receive, size_t receive_bytes) {
+    ls_transport *transport = ranks->transport;
+    ls_rank_failure told = {0};
+    if (transport == NULL && ranks->size > 1)
+        ranks->bytes += send_bytes; /* imagined: counted alone */
+    if (transport == NULL || (send_bytes == 0 && receive_bytes == 0)) return LS_OK;
+    const ls_rank_wait wait = wait_of(ctx, ranks);
+    const double begun = ls_clock();
+    const ls_rank_result result = transport->exchange(transport, &wait, with, send, send_bytes,
+                                                      receive, receive_bytes, &told);
+    ranks->seconds += ls_clock() - begun;
+    ranks->bytes += send_bytes;
+    return ls__ranks_judge(ctx, ranks, with, result, &told);
 }
 
 /* Along a tree: in round k the first 2^k ranks have the bytes. */

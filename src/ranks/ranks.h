@@ -16,8 +16,10 @@ enum { LS_RANKS_MAX = 1024 };
 
 typedef struct ls_ranks {
     int rank, size;
+    int local;               /* number among those of this machine: which device is this rank's */
     bool launched;           /* by a launcher, be it as the only one */
     ls_transport *transport; /* NULL: alone, or imagined for a rehearsal, which sends nothing */
+    struct ls_nccl *nccl;    /* device to device: nccl.h; NULL: through host memory */
     double limit;            /* seconds of a wait: LONGSHOT_RANK_WAIT, 600 */
     ls_rank_failure failure; /* of another rank that ended this one; code 0: none */
     double seconds;          /* spent in exchanges so far */

@@ -9,6 +9,7 @@
 /* What a launcher's environment says. */
 typedef struct ls_launch {
     int rank, size; /* size 0: no launcher */
+    int local;      /* also in processes that a rank started */
     bool mpi;       /* ranks meet through MPI, else at host and port */
     char host[256], port[8];
     uint64_t job; /* hash of what only processes of this job know */
@@ -19,6 +20,10 @@ ls_status ls__launch_read(ls_ctx *ctx, ls_launch *out);
  * anything that came over a wire. */
 ls_rank_failure ls__failure_of(const ls_ctx *ctx, int rank, ls_status status);
 ls_status ls__failure_say(ls_ctx *ctx, int size, const ls_rank_failure *told);
+
+/* What an exchange with a rank, or a wait for it, came to, in words. */
+ls_status ls__ranks_judge(ls_ctx *ctx, ls_ranks *ranks, int with, ls_rank_result result,
+                          const ls_rank_failure *told);
 
 /* Ranks on sockets; all meet at rank 0. Where that fails *told is what rank 0 said of it; without a
  * message it is rank 0 that is gone. */

@@ -172,6 +172,29 @@ static ls_rank_result exchange(ls_transport *transport, const ls_rank_wait *wait
     return LS_RANK_DONE;
 }
 
+/* One that has ended may have told why before: that is read first. What else has come is for a
+ * later exchange. */
+static ls_rank_result watch_all(ls_transport *transport, int *gone, ls_rank_failure *told) {
+    const ls_tcp *tcp = (ls_tcp *)transport;
+    struct pollfd at[LS_RANKS_MAX];
+    ls_rank_result result = LS_RANK_DONE;
+    for (int i = 0; i < tcp->size; i++)
+        at[i] = (struct pollfd){.fd = tcp->links[i], .events = POLLIN | POLLRDHUP};
+    if (poll(at, (nfds_t)tcp->size, 0) <= 0) return LS_RANK_DONE;
+    for (int i = 0; i < tcp->size; i++) {
+        bool watch;
+        if (at[i].revents == 0) continue;
+        const ls_rank_result seen = peek(tcp->links[i], &watch, told);
+        if (seen == LS_RANK_TOLD) return seen;
+        const bool ended = (at[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+        if (result == LS_RANK_DONE && (seen == LS_RANK_LOST || ended)) {
+            result = LS_RANK_LOST;
+            *gone = i;
+        }
+    }
+    return result;
+}
+
 static void tell(ls_transport *transport, int rank, const ls_rank_failure *failure) {
     const double enough = 1;
     const ls_tcp *tcp = (ls_tcp *)transport;
@@ -206,7 +229,7 @@ static void close_links(ls_transport *transport, int failed) {
 
 ls_status ls__tcp_open(ls_ctx *ctx, const ls_launch *launch, const ls_rank_wait *wait,
                        ls_rank_failure *told, ls_transport **out) {
-    const ls_transport functions = {"sockets", 1, exchange, tell, close_links};
+    const ls_transport functions = {"sockets", 1, exchange, watch_all, tell, close_links};
     ls_tcp *tcp = ls_new(ctx, 1, sizeof *tcp);
     *out = NULL;
     if (tcp == NULL) return LS_ENOMEM;

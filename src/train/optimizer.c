@@ -29,7 +29,8 @@ static int64_t cut(const ls_parameters *store, const ls_optimizer_settings *sett
         const double rate = rate_of(settings, first);
         int64_t at = store->items[i].offset;
         while (i < store->count && decays == !store->items[i].init.no_decay &&
-               rate == rate_of(settings, &store->items[i].init))
+               rate == rate_of(settings, &store->items[i].init) &&
+               first->running == store->items[i].init.running)
             i++;
         int64_t end = i < store->count ? store->items[i].offset : store->total;
         for (; at < end; at += LS_ADAMW_PIECE) {
@@ -37,7 +38,8 @@ static int64_t cut(const ls_parameters *store, const ls_optimizer_settings *sett
                 pieces[count] = (ls_adamw_piece){.offset = at,
                                                  .count = ls_min(end - at, LS_ADAMW_PIECE),
                                                  .decays = decays,
-                                                 .rate = (float)rate};
+                                                 .rate = (float)rate,
+                                                 .running = first->running};
             count++;
         }
     }
@@ -209,6 +211,7 @@ ls_status ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate,
     pass.decay = rate * settings->weight_decay;
     pass.rate = rate / (1 - pow(settings->beta1, (double)step));
     pass.root = 1 / sqrt(1 - pow(settings->beta2, (double)step));
+    pass.part = 1 / (double)ls_max(settings->leaves, 1);
     ls_adamw_apply(ctx, &pass);
     return ls__optimizer_share_weights(ctx, optimizer);
 }

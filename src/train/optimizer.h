@@ -17,6 +17,9 @@ typedef struct ls_optimizer_settings {
     double weight_decay; /* acts only where a parameter's init does not say no_decay */
     double state_rate;   /* times the rate where a parameter's init says own_rate */
     double clip;         /* largest gradient norm; 0: none */
+    int64_t
+        leaves; /* that a batch's gradients are summed over: what runs along follows their mean; 0:
+                       one */
 } ls_optimizer_settings;
 
 /* 0.9, 0.98, 1e-6, 0.01, 1. */
@@ -46,6 +49,7 @@ typedef struct ls_optimizer {
     double *all_sums;              /* [ranks][most], here */
     int64_t *sum_of;               /* [all_pieces]: which of them is a piece's */
     void *sent, *received, *there; /* chunks on their way; NULL: alone. See optimizer_ranks.c */
+    size_t there_bytes;
 } ls_optimizer;
 
 /* Moments are zero. The store is borrowed until the optimiser is freed. */

@@ -3,14 +3,16 @@
  * and each rank sends less than one gradient in all. What comes back (weights after an update, sums
  * of squares) goes the same way in reverse.
  *
- * Bytes pass through the caller's memory, also those of a device, in chunks of a fixed size. */
+ * Bytes pass through the caller's memory, also those of a device, in chunks of a fixed size; from
+ * device to device (link.h) in larger ones, and what is not added lands in its place. */
 #include "train/optimizer_ranks.h"
 
 #include <string.h>
 
 #include "tensor/engine/device.h"
+#include "train/link.h"
 
-enum { CHUNK = 1 << 20 }; /* bytes */
+enum { CHUNK = 1 << 20, CHUNK_THERE = 32 << 20 }; /* bytes */
 
 /* The piece at which the elements of some are halved most evenly. */
 static int64_t middle_of(const int64_t *cuts, ls_pieces part) {
@@ -65,17 +67,33 @@ void ls__optimizer_give_chunks(ls_ctx *ctx, ls_optimizer *o) {
     give_chunk(ctx, o->received);
 }
 
+/* On a device, as much as comes from another at once: half of the largest bucket. */
+static size_t room_there(const ls_optimizer *o) {
+    size_t most = 0;
+    for (int64_t b = 0; b < o->buckets; b++) {
+        const int64_t first = o->cuts[o->bucket[b]], end = o->cuts[o->bucket[b + 1]];
+        most = (size_t)ls_max((int64_t)most, end - first);
+    }
+    most *= ls_dtype_size(o->store->master_type);
+    return most < CHUNK ? CHUNK : most < CHUNK_THERE ? most : CHUNK_THERE;
+}
+
 ls_status ls__optimizer_chunks(ls_ctx *ctx, ls_optimizer *o) {
     if (o->ranks == NULL) return LS_OK;
+    o->there_bytes = room_there(o);
     o->received = take_chunk(ctx);
     o->sent = ctx->device == NULL ? NULL : take_chunk(ctx);
-    o->there = ctx->device == NULL ? NULL : ls_device_take(ctx, CHUNK, 1);
+    o->there = ctx->device == NULL ? NULL : ls_device_take(ctx, o->there_bytes, 1);
     const bool all = ctx->device == NULL || (o->sent != NULL && o->there != NULL);
     return o->received != NULL && all ? LS_OK : LS_ENOMEM;
 }
 
+static size_t part_of(size_t bytes, size_t done, size_t most) {
+    return done >= bytes ? 0 : bytes - done < most ? bytes - done : most;
+}
+
 static size_t chunk_of(size_t bytes, size_t done) {
-    return done >= bytes ? 0 : bytes - done < CHUNK ? bytes - done : CHUNK;
+    return part_of(bytes, done, CHUNK);
 }
 
 /* The bytes from which a chunk is sent. */
@@ -93,10 +111,29 @@ static ls_status place(ls_ctx *ctx, const ls_optimizer *o, void *there, size_t b
     return ls_device_settle(ctx);
 }
 
+static void add(ls_ctx *ctx, const ls_optimizer *o, char *to, const void *more, size_t bytes) {
+    const ls_dtype type = o->store->master_type;
+    const ls_gradient_sum sum = {
+        .type = type, .to = to, .from = more, .count = (int64_t)(bytes / ls_dtype_size(type))};
+    if (bytes > 0) ls_gradient_add(ctx, &sum);
+}
+
+/* From device to device, and added there. */
+static ls_status add_there(ls_ctx *ctx, const ls_optimizer *o, int with, ls_part_bytes give,
+                           ls_part_bytes take) {
+    const size_t most = o->there_bytes;
+    for (size_t done = 0; done < give.bytes || done < take.bytes; done += most) {
+        const size_t in = part_of(take.bytes, done, most);
+        const ls_nccl_span span = {give.at + done, part_of(give.bytes, done, most), o->there, in};
+        LS_TRY(ls_link_swap(ctx, o->ranks, with, &span, 1));
+        add(ctx, o, take.at + done, o->there, in);
+    }
+    return LS_OK;
+}
+
 /* Swaps spans with a rank, and adds what comes to what is there or puts it in its place. */
 static ls_status swap_spans(ls_ctx *ctx, const ls_optimizer *o, int with, ls_part_bytes give,
                             ls_part_bytes take, bool adds) {
-    const ls_dtype type = o->store->master_type;
     if (ctx->rehearsal) /* counts what would go */
         return ls_ranks_exchange(ctx, o->ranks, with, NULL, give.bytes, NULL, take.bytes);
     for (size_t done = 0; done < give.bytes || done < take.bytes; done += CHUNK) {
@@ -116,11 +153,7 @@ static ls_status swap_spans(ls_ctx *ctx, const ls_optimizer *o, int with, ls_par
             LS_TRY(place(ctx, o, o->there, in));
             more = o->there;
         }
-        const ls_gradient_sum sum = {.type = type,
-                                     .to = take.at + done,
-                                     .from = more,
-                                     .count = (int64_t)(in / ls_dtype_size(type))};
-        ls_gradient_add(ctx, &sum);
+        add(ctx, o, take.at + done, more, in);
     }
     return LS_OK;
 }
@@ -135,8 +168,10 @@ ls_status ls__optimizer_reduce_bucket(ls_ctx *ctx, ls_optimizer *o, int64_t buck
     const int rank = o->ranks->rank;
     for (int k = 0; k < rounds_of(o->ranks); k++) {
         const int with = rank ^ (1 << k);
-        LS_TRY(swap_spans(ctx, o, with, span_of(o, o->store->gradient, bucket, with, k + 1),
-                          span_of(o, o->store->gradient, bucket, rank, k + 1), true));
+        const ls_part_bytes give = span_of(o, o->store->gradient, bucket, with, k + 1);
+        const ls_part_bytes take = span_of(o, o->store->gradient, bucket, rank, k + 1);
+        LS_TRY(o->ranks->nccl != NULL ? add_there(ctx, o, with, give, take)
+                                      : swap_spans(ctx, o, with, give, take, true));
     }
     return LS_OK;
 }
@@ -149,12 +184,17 @@ ls_status ls_optimizer_reduce(ls_ctx *ctx, ls_optimizer *o) {
 
 ls_status ls__optimizer_share(ls_ctx *ctx, ls_optimizer *o, ls_part_fn span) {
     const int rank = o->ranks->rank;
-    for (int64_t b = 0; b < o->buckets; b++)
-        for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
-            const int with = rank ^ (1 << k);
-            LS_TRY(
-                swap_spans(ctx, o, with, span(o, b, rank, k + 1), span(o, b, with, k + 1), false));
+    const bool there = o->ranks->nccl != NULL;
+    for (int k = rounds_of(o->ranks) - 1; k >= 0; k--) {
+        const int with = rank ^ (1 << k);
+        ls_nccl_span spans[LS_OPTIMIZER_BUCKETS];
+        for (int64_t b = 0; b < o->buckets; b++) {
+            const ls_part_bytes give = span(o, b, rank, k + 1), take = span(o, b, with, k + 1);
+            spans[b] = (ls_nccl_span){give.at, give.bytes, take.at, take.bytes};
+            if (!there) LS_TRY(swap_spans(ctx, o, with, give, take, false));
         }
+        if (there) LS_TRY(ls_link_swap(ctx, o->ranks, with, spans, (size_t)o->buckets));
+    }
     return LS_OK;
 }
 

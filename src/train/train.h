@@ -49,7 +49,8 @@ extern const ls_option_table ls_train_options; /* section "train" */
 
 /* Parts in which a batch is computed: leaves (ls_leaves), each in train.accumulate of them. */
 int64_t ls_train_parts(const ls_train_settings *settings);
-ls_dtype ls_train_dtype(const ls_train_settings *settings);
+ls_dtype ls_train_dtype(const ls_train_settings *settings); /* of fp8: bf16, and */
+bool ls_train_fp8(const ls_train_settings *settings);
 ls_schedule ls_train_schedule(const ls_train_settings *settings);
 ls_guard_settings ls_train_guard(const ls_train_settings *settings);
 ls_adapter ls_train_adapter(const ls_train_settings *settings); /* rank 0: none */

@@ -164,6 +164,19 @@ static ls_status check_programs(ls_ctx *ctx, const ls_train_settings *settings,
     return LS_OK;
 }
 
+static ls_status say_fp8(ls_ctx *ctx, const ls_program *program) {
+    const size_t in_fp8 = ls_program_count(program, "linear_fp8");
+    const size_t all = in_fp8 + ls_program_count(program, "linear");
+    if (in_fp8 == 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "train.dtype=fp8 would change nothing: no linear layer has rows and widths "
+                       "that are multiples of 16");
+    ls_say(ctx, "%zu of %zu linear layers are multiplied in fp8, the output projection in bf16%s",
+           in_fp8, all,
+           in_fp8 < all ? "; the others have rows or widths that are no multiples of 16" : "");
+    return LS_OK;
+}
+
 static ls_status train_recorded(ls_ctx *ctx, ls_model *model, ls_train_job *job, int64_t length,
                                 ls_train_result *result) {
     const ls_train_settings *settings = job->settings;
@@ -181,6 +194,7 @@ static ls_status train_recorded(ls_ctx *ctx, ls_model *model, ls_train_job *job,
            1e-6 * (double)ls_program_bytes(job->program), operations);
     if (settings->matmul == LS_TRAIN_MATMUL_TF32)
         ls_say(ctx, "matrix products of training are computed in tf32");
+    if (ls_train_fp8(settings)) LS_TRY(say_fp8(ctx, job->program));
     ls_status status = record_validation(ctx, model, job, length, &measured, &validation);
     if (status == LS_OK) status = ls_train_run(ctx, job, result);
     ls_validation_clear(&validation);
@@ -198,6 +212,7 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
                                   .length = length,
                                   .recompute = settings->recompute,
                                   .tf32 = settings->matmul == LS_TRAIN_MATMUL_TF32,
+                                  .fp8 = ls_train_fp8(settings),
                                   .shares = settings->shards,
                                   .streaming = settings->carry > 0,
                                   .capacity = ls_max(settings->carry, length),

@@ -54,8 +54,10 @@ static const ls_option options[] = {
             .needs = "from and lora.rank"),
     LS_BOOL("lora.norms", FIELD(lora_norms), "false", "Whether the norms are trained as well.",
             .needs = "from and lora.rank"),
-    LS_CHOICE("dtype", FIELD(dtype), "f32", "f32|bf16|f64",
-              "Arithmetic: bf16 keeps f32 master weights and sums in f32."),
+    LS_CHOICE("dtype", FIELD(dtype), "f32", "f32|bf16|f64|fp8",
+              "Arithmetic: bf16 keeps f32 master weights and sums in f32; fp8 is bf16 with linear "
+              "layers multiplied in e4m3 (gradients e5m2), where rows and widths are multiples of 16, "
+              "but for the output projection."),
     LS_CHOICE("matmul", FIELD(matmul), "exact", "exact|tf32",
               "Matrix products of f32 on device=cuda: tf32 rounds what is multiplied to 10 bits "
               "behind the point, for its faster units; sums stay f32.",
@@ -127,8 +129,12 @@ int64_t ls_train_parts(const ls_train_settings *settings) {
 }
 
 ls_dtype ls_train_dtype(const ls_train_settings *settings) {
-    static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
+    static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64, LS_BF16};
     return types[settings->dtype];
+}
+
+bool ls_train_fp8(const ls_train_settings *settings) {
+    return settings->dtype == 3;
 }
 
 ls_adapter ls_train_adapter(const ls_train_settings *settings) {
@@ -169,5 +175,6 @@ ls_optimizer_settings ls_train_optimizer(const ls_train_settings *settings) {
                                    .epsilon = settings->eps,
                                    .weight_decay = settings->weight_decay,
                                    .state_rate = own ? settings->state_lr / settings->lr : 1,
-                                   .clip = settings->clip};
+                                   .clip = settings->clip,
+                                   .leaves = ls_train_parts(settings)};
 }

@@ -11,6 +11,7 @@
 #include "train/adapter.h"
 #include "train/leaves.h"
 #include "train/lengths.h"
+#include "train/link.h"
 #include "train/objective.h"
 #include "train/task_keys.h"
 #include "train/trained.h"
@@ -485,7 +486,7 @@ static ls_status open_data(ls_training *t, ls_train_job *job) {
     return several && is_first(t) ? ls_ranks_broadcast(t->ctx, t->ranks, &opened, 1) : LS_OK;
 }
 
-ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_train_result *result) {
+static ls_status train(ls_training *t, const ls_training_hooks *hooks, ls_train_result *result) {
     ls_ctx *ctx = t->ctx;
     const ls_train_settings *train = &t->settings.train;
     const bool corpus = t->settings.task.type == NULL, mixed = t->settings.mixture.count > 0;
@@ -497,9 +498,6 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
                         .step = hooks->step,
                         .progress = hooks->progress,
                         .user = hooks->user};
-    *result = (ls_train_result){0};
-    LS_TRY(check_matmul(t));
-    LS_TRY(compare_recipes(t));
     LS_TRY(open_data(t, &job));
     if (mixed) LS_TRY(mix(t, &job.source));
     job.validation_loader = t->validation;
@@ -516,6 +514,17 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     job.config = t->config.bytes;
     return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
                   : ls_train_model_on(ctx, t->model, &job, result);
+}
+
+ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_train_result *result) {
+    *result = (ls_train_result){0};
+    LS_TRY(check_matmul(t));
+    LS_TRY(compare_recipes(t));
+    const bool runs = !t->ctx->rehearsal && !hooks->trial;
+    ls_status status = runs ? ls_link_open(t->ctx, t->ranks) : LS_OK;
+    if (status == LS_OK) status = train(t, hooks, result);
+    ls_link_close(t->ctx, t->ranks, status);
+    return status;
 }
 
 json_t *ls_training_json(const ls_training *t, const ls_train_result *result) {

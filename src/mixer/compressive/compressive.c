@@ -118,7 +118,7 @@ static int64_t kept_groups(const compressive_options *o, int64_t length) {
 static ls_retention retention(const compressive_options *o, bool whole) {
     const ls_groups g = groups_of(o);
     int64_t more = whole && o->compressed > 0 ? (g.dilation - 1) * (g.rate - 1) : 0;
-    return (ls_retention){.block = o->segment, .before = o->memory + more};
+    return (ls_retention){.block = o->segment, .before = o->memory + more, .whole = true};
 }
 
 static int64_t distances(const compressive_options *o, int64_t length) {

@@ -298,7 +298,7 @@ static ls_tensor *convolve(ls_program *p, const hyena_options *o, const shape *s
     if (!about->grad)
         lags = o->beyond == BEYOND_CUT
                    ? ls_cache_first(p, "filter", lags, ls_min(s->length, about->capacity))
-                   : ls_cache_append(p, "filter", lags, (ls_retention){0});
+                   : ls_cache_append(p, "filter", lags, (ls_retention){.whole = true});
     return ls_past_conv(p, ls_cache_append(p, "past", u, reach(o, s)), lags, skip);
 }
 

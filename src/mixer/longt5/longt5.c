@@ -69,7 +69,7 @@ static ls_groups blocks_of(const longt5_options *o) {
 
 /* Rows of a block that is not complete wait for the others. */
 static ls_retention block_retention(const longt5_options *o) {
-    return (ls_retention){.window = o->global_block};
+    return (ls_retention){.window = o->global_block, .whole = true};
 }
 
 static ls_key_set local_segment(ls_program *p, const ls_mixer *mixer, ls_tensor *x, ls_tensor *q,

@@ -78,6 +78,12 @@ static ls_rank_result exchange(ls_transport *transport, const ls_rank_wait *wait
     return LS_RANK_DONE;
 }
 
+/* Of a rank that is gone the launcher takes care. */
+static ls_rank_result watch_all(ls_transport *transport, int *gone, ls_rank_failure *told) {
+    (void)gone;
+    return take_failure(((mpi_transport *)transport)->all, told) ? LS_RANK_TOLD : LS_RANK_DONE;
+}
+
 /* Small enough to be on its way when this returns; a request that is not waited for is MPI's. */
 static void tell(ls_transport *transport, int rank, const ls_rank_failure *failure) {
     mpi_transport *t = (mpi_transport *)transport;
@@ -110,7 +116,7 @@ __attribute__((visibility("default"))) ls_transport *
 ls_transport_plugin_open(const char *build, int *rank, int *size, char *why, size_t bytes);
 ls_transport *ls_transport_plugin_open(const char *build, int *rank, int *size, char *why,
                                        size_t bytes) {
-    static const ls_transport functions = {"MPI", 0, exchange, tell, close_mpi};
+    static const ls_transport functions = {"MPI", 0, exchange, watch_all, tell, close_mpi};
     int level;
     if (strcmp(build, LS_TRANSPORT_BUILD) != 0) {
         snprintf(why, bytes, "the plug-in is of another version");

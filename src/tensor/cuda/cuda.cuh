@@ -35,11 +35,12 @@ typedef struct ls_cuda_now {
     uint32_t step;
 } ls_cuda_now;
 
-enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20 };
+enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20, LS_CUDA_ARRIVALS = 1 << 14 };
 
 typedef struct ls_cuda {
     ls_device device; /* first */
     cudaStream_t stream;
+    int number;                       /* of the device among those that are seen */
     int processors, major, minor;     /* multiprocessors, compute capability */
     size_t shared_max;                /* shared memory a block can ask for */
     struct cublasLtContext *products; /* a cublasLtHandle_t */
@@ -48,6 +49,8 @@ typedef struct ls_cuda {
     void *staged;         /* what ls_cuda_stage has given */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
+    unsigned *arrivals;   /* [LS_CUDA_ARRIVALS] on the device: 0 between kernels, which count in them
+                             the blocks that are done */
     struct ls_cuda *main; /* of one that is beside it, with `marks` events; else NULL */
     cudaEvent_t *marks;
     int mark_count;
@@ -87,6 +90,11 @@ static inline void ls_cuda_launched(const ls_run *run, const char *what) {
  * each time, so that a graph can keep it. Cleared when it is new, held until the device is closed;
  * the first run, which is not captured, asks for it. NULL after an error was noted. */
 void *ls_cuda_stage(ls_cuda *cuda, const ls_node *node, size_t bytes);
+
+/* The nodes of a chain (engine/chain.c) one by one, where they do not fit what would do them in one.
+ */
+void ls_cuda_chain_apart(const ls_run *run, const ls_node *node);
+size_t ls_cuda_chain_workspace(const ls_node *node, int threads); /* that is enough for each */
 
 #define LS_CUDA_TABLE(name) ls__cuda_##name
 #define LS_CUDA_DECLARE_TABLE(name) extern "C" const ls_kernel LS_CUDA_TABLE(name)[]

@@ -138,14 +138,54 @@ static void give_staged(ls_cuda *cuda) {
 
 /* ---- kernels ---- */
 
+/* Whether LONGSHOT_CUDA_JOIN lets a kernel of several nodes be used: 0 none, 1 all, the names of some
+ * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those. */
+static bool may_join(const char *op) {
+    const char *join = getenv("LONGSHOT_CUDA_JOIN");
+    /* chains of streams: not yet by themselves */
+    if (join == NULL) return strncmp(op, "residual", 8) != 0 && strstr(op, "cache") == NULL;
+    if (strcmp(join, "1") == 0) return true;
+    const size_t length = strlen(op);
+    const bool but = join[0] == '-';
+    for (const char *at = join; (at = strstr(at, op)) != NULL; at += length) {
+        const bool begins = but ? at[-1] == '-' : at == join || at[-1] == ',';
+        if (begins && (at[length] == 0 || at[length] == ',')) return !but;
+    }
+    return but;
+}
+
 static const ls_kernel *kernel(const ls_device *device, const char *op) {
     (void)device;
-    const char *join = getenv("LONGSHOT_CUDA_JOIN");
-    if (join != NULL && strcmp(join, "0") == 0 && strchr(op, '+') != NULL) return NULL;
+    if (strchr(op, '+') != NULL && !may_join(op)) return NULL;
     for (size_t i = 0; ls__cuda_kernels[i] != NULL; i++)
         for (const ls_kernel *k = ls__cuda_kernels[i]; k->op != NULL; k++)
             if (strcmp(k->op, op) == 0) return k;
     return NULL;
+}
+
+void ls_cuda_chain_apart(const ls_run *run, const ls_node *node) {
+    const ls_chain *chain = (const ls_chain *)node->attributes;
+    bool all = true, one;
+    ls_run each = *run;
+    each.steady = &one;
+    for (int i = 0; i < chain->count; i++) {
+        const ls_node *part = chain->node[i];
+        one = ls__node_anywhere(part);
+        kernel(run->device, part->op->name)->by_type[chain->type](&each, part);
+        all = all && one;
+    }
+    if (run->steady != NULL) *run->steady = all;
+}
+
+size_t ls_cuda_chain_workspace(const ls_node *node, int threads) {
+    const ls_chain *chain = (const ls_chain *)node->attributes;
+    size_t most = 0;
+    for (int i = 0; i < chain->count; i++) {
+        const ls_kernel *own = kernel(NULL, chain->node[i]->op->name);
+        const size_t bytes = own->workspace == NULL ? 0 : own->workspace(chain->node[i], threads);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 static void begin(ls_device *device, const ls_run *run) {
@@ -191,6 +231,7 @@ static void mark(ls_device *beside, int number) {
 
 static void follow(ls_device *beside, int number) {
     ls_cuda *lane = (ls_cuda *)beside;
+    ls_cuda_note(lane, cudaSetDevice(lane->number), "taking the device"); /* of this thread */
     ls_cuda_note(lane, cudaStreamWaitEvent(lane->stream, lane->marks[number], 0),
                  "following a mark");
 }
@@ -228,6 +269,20 @@ static ls_device *beside(ls_device *device, int marks) {
     return NULL;
 }
 
+/* ---- libraries that work here themselves ---- */
+
+static void *stream_of(ls_device *device) {
+    return ((ls_cuda *)device)->stream;
+}
+
+static bool idle(ls_device *device) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    const cudaError_t state = cudaStreamQuery(cuda->stream);
+    if (state == cudaErrorNotReady) return false;
+    ls_cuda_note(cuda, state, "working");
+    return true;
+}
+
 /* ---- life ---- */
 
 static void close_device(ls_device *device) {
@@ -237,6 +292,7 @@ static void close_device(ls_device *device) {
     if (cuda->products != NULL) cublasLtDestroy(cuda->products);
     cudaFree(cuda->product_workspace);
     cudaFree(cuda->now);
+    cudaFree(cuda->arrivals);
     if (cuda->stream != NULL) cudaStreamDestroy(cuda->stream);
     free(cuda->now_here);
     free(cuda);
@@ -249,7 +305,7 @@ static void describe(ls_device *device,
     int driver = 0, runtime = 0;
     size_t unused = 0, all = 0;
     char text[300];
-    if (cudaGetDeviceProperties(&about, 0) != cudaSuccess) return;
+    if (cudaGetDeviceProperties(&about, cuda->number) != cudaSuccess) return;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     cudaMemGetInfo(&unused, &all);
@@ -264,7 +320,7 @@ static void describe(ls_device *device,
     line(user, "versions", text);
 }
 
-static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
+static bool opened(ls_cuda *cuda, int number, const char **what, cudaError_t *error) {
     cudaDeviceProp about;
     int devices = 0;
 #define STEP(words, call)                                                                          \
@@ -274,16 +330,21 @@ static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
         if (*error != cudaSuccess) return false;                                                   \
     } while (0)
     STEP("looking for a device", cudaGetDeviceCount(&devices));
-    STEP("taking the device", cudaSetDevice(0));
-    STEP("reading its properties", cudaGetDeviceProperties(&about, 0));
+    if (devices > 0) cuda->number = number % devices;
+    STEP("taking the device", cudaSetDevice(cuda->number));
+    STEP("reading its properties", cudaGetDeviceProperties(&about, cuda->number));
     cuda->processors = about.multiProcessorCount;
     cuda->major = about.major;
     cuda->minor = about.minor;
+    cuda->device.fp8 = about.major > 8 || (about.major == 8 && about.minor >= 9);
     cuda->shared_max = about.sharedMemPerBlockOptin;
     STEP("making a stream", cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
     STEP("taking memory", cudaMalloc(&cuda->product_workspace, LS_CUDA_PRODUCT_WORKSPACE));
     STEP("taking memory", cudaMalloc((void **)&cuda->now, sizeof *cuda->now));
     STEP("clearing memory", cudaMemset(cuda->now, 0, sizeof *cuda->now));
+    const size_t arrivals = LS_CUDA_ARRIVALS * sizeof *cuda->arrivals;
+    STEP("taking memory", cudaMalloc((void **)&cuda->arrivals, arrivals));
+    STEP("clearing memory", cudaMemset(cuda->arrivals, 0, arrivals));
 #undef STEP
     *what = "starting cuBLASLt";
     *error = cudaErrorUnknown;
@@ -291,7 +352,7 @@ static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
 }
 
 extern "C" __attribute__((visibility("default"))) ls_device *
-ls_device_plugin_open(const char *build, char *why, size_t bytes) {
+ls_device_plugin_open(const char *build, int number, char *why, size_t bytes) {
     if (strcmp(build, LS_DEVICE_BUILD) != 0) {
         snprintf(why, bytes, "liblongshot-cuda.so is of another version of longshot");
         return NULL;
@@ -323,12 +384,14 @@ ls_device_plugin_open(const char *build, char *why, size_t bytes) {
     device->beside = beside;
     device->mark = mark;
     device->follow = follow;
+    device->stream = stream_of;
+    device->idle = idle;
     device->settle = settle;
     device->describe = describe;
     device->close = close_device;
     const char *what = "";
     cudaError_t error = cudaSuccess;
-    if (!opened(cuda, &what, &error)) {
+    if (!opened(cuda, number, &what, &error)) {
         snprintf(why, bytes, "%s: %s", what, cudaGetErrorString(error));
         close_device(device);
         return NULL;

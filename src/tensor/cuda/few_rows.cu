@@ -1,18 +1,25 @@
 /* A warp has EACH_WARP rows of the weight, which pass through once; its lanes have 16 bytes of a row
- * at a time. */
+ * at a time. Weights are asked for before it is known that the rows are there.
+ *
+ * With a norm before it (engine/chain.c) every block norms the rows for itself, a warp for each, into
+ * shared memory; the first block writes them too. With an activation behind it a warp has the rows of
+ * gates and of their values. Both round where the kernels that stand alone write. */
 #include "tensor/cuda/few_rows.cuh"
 
 #include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/reduce.cuh"
 #include "tensor/cuda/rows.cuh"
+#include "tensor/op/activate/activate_at.cuh"
 
-enum { THREADS = 128, WARPS = THREADS / 32, ROWS_MAX = 8, MANY = 8192 };
+enum { THREADS = 128, WARPS = THREADS / 32, ROWS_MAX = 8, SHARED_MAX = 48 << 10 };
 
 typedef struct few_job {
     int64_t m, n, k, a_stride, b_stride, c_stride;
     const void *a, *b;
     void *c;
     const float *bias; /* or NULL */
+    ls_cuda_few_norm norm;
+    ls_cuda_few_activation act;
 } few_job;
 
 /* 16 bytes of a weight: they are not needed again. */
@@ -31,41 +38,148 @@ static __device__ __forceinline__ float bias_at(const few_job &job, int64_t n) {
     return job.bias == NULL ? 0 : ls_cuda_wide(ls_cuda_narrow<C>(job.bias[n]));
 }
 
-/* What a lane has of AHEAD times 512 bytes of each row. */
+/* Of a result as it would be written. */
+template <typename C>
+static __device__ __forceinline__ float activated(ls_act_kind kind, float result) {
+    float slope;
+    return ls_cuda_activate_at(kind, ls_cuda_wide(ls_cuda_narrow<C>(result)), &slope);
+}
+
+/* What a lane has of AHEAD times 512 bytes of each row; what was used makes room for what lies AHEAD
+ * further on. */
 template <typename T, int EACH_WARP, int AHEAD> struct weight_packs {
     enum { EACH = 16 / sizeof(T) };
     ls_cuda_pack<T, EACH> at[AHEAD][EACH_WARP];
-    __device__ __forceinline__ void take(const T *const (&b)[EACH_WARP], int64_t k, int64_t end) {
+    __device__ __forceinline__ void take(const T *const (&b)[EACH_WARP], int u, int64_t k,
+                                         int64_t end) {
 #pragma unroll
-        for (int u = 0; u < AHEAD; u++, k += 32 * EACH)
-#pragma unroll
-            for (int j = 0; j < EACH_WARP; j++)
-                if (k < end) at[u][j] = read_once<T, EACH>(b[j] + k);
+        for (int j = 0; j < EACH_WARP; j++)
+            if (k < end) at[u][j] = read_once<T, EACH>(b[j] + k);
     }
 };
 
-template <typename T, typename C, int ROWS, int EACH_WARP>
-static __global__ void __launch_bounds__(THREADS) few_rows(const few_job job) {
-    enum { EACH = 16 / sizeof(T), AHEAD = EACH_WARP == 1 ? 4 : 2 };
+/* Shared memory of a norm: its weights and biases, f32 [k] each, which are there before the rows are,
+ * and the normed rows [m, k] behind them. */
+static __device__ __forceinline__ float *norm_weights() {
+    extern __shared__ __align__(16) float of_norm[];
+    return of_norm;
+}
+
+static __device__ void take_weights(const few_job &job) {
+    float *weight = norm_weights(), *bias = weight + job.k;
+    for (int64_t i = threadIdx.x; i < job.k; i += THREADS) {
+        weight[i] = job.norm.weight == NULL ? 1 : job.norm.weight[i];
+        bias[i] = job.norm.bias == NULL ? 0 : job.norm.bias[i];
+    }
+    __syncthreads();
+}
+
+/* A row of the norm, by a warp: in the order of the kernel that stands alone (residual_norm_cuda.cu)
+ * for rows of up to PACKS packs of a lane. */
+template <typename T> static __device__ void norm_row(const few_job &job, int64_t row, T *to) {
+    enum { EACH = 16 / sizeof(T), PACKS = 4 };
+    typedef ls_cuda_pack<T, EACH> pack;
+    const ls_cuda_few_norm &by = job.norm;
     const int lane = (int)threadIdx.x % 32;
-    const int64_t first = ((int64_t)blockIdx.x * WARPS + threadIdx.x / 32) * EACH_WARP;
+    const T *x = (const T *)job.a + row * job.a_stride;
+    const T *delta = (const T *)by.delta + row * by.delta_stride;
+    const float *weights = norm_weights(), *biases = weights + job.k;
+    const bool writes = blockIdx.x == 0;
+    float sum = 0, square = 0, value[EACH];
+    for (int64_t base = lane * EACH; base < job.k; base += PACKS * 32 * EACH) {
+        pack here[PACKS], more[PACKS];
+#pragma unroll
+        for (int u = 0; u < PACKS; u++) {
+            const int64_t i = base + u * 32 * EACH;
+            if (i >= job.k) continue;
+            here[u] = ls_cuda_take<EACH>(x + i);
+            if (by.delta != NULL) more[u] = ls_cuda_take<EACH>(delta + i);
+        }
+#pragma unroll
+        for (int u = 0; u < PACKS; u++) {
+            const int64_t i = base + u * 32 * EACH;
+            if (i >= job.k) continue;
+            here[u].wide(value);
+            if (by.delta != NULL) {
+                float added[EACH];
+                more[u].wide(added);
+#pragma unroll
+                for (int j = 0; j < EACH; j++) added[j] += value[j];
+                here[u].narrow(added);
+                here[u].wide(value); /* what is stored is what is normed */
+                if (writes) *(pack *)((T *)by.total + row * job.k + i) = here[u];
+            }
+            *(pack *)(to + i) = here[u];
+#pragma unroll
+            for (int j = 0; j < EACH; j++) sum += value[j];
+        }
+    }
+    const float mean = by.centred ? ls_cuda_warp_sum(sum) / (float)job.k : 0.0f;
+    for (int64_t i = lane * EACH; i < job.k; i += 32 * EACH) { /* a lane reads what it wrote */
+        ls_cuda_load<EACH>(to + i, value);
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            value[j] -= mean;
+            square += value[j] * value[j];
+        }
+    }
+    square = ls_cuda_warp_sum(square);
+    const float scale = 1.0f / sqrtf(square / (float)job.k + by.epsilon);
+    for (int64_t i = lane * EACH; i < job.k; i += 32 * EACH) {
+        float weight[EACH], bias[EACH];
+        ls_cuda_load<EACH>(to + i, value);
+        ls_cuda_load<EACH>(weights + i, weight);
+        ls_cuda_load<EACH>(biases + i, bias);
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            value[j] -= mean;
+            weight[j] = value[j] * scale * weight[j] + bias[j];
+        }
+        ls_cuda_store<EACH>(to + i, weight);
+        if (writes) ls_cuda_store<EACH>((T *)by.y + row * job.k + i, weight);
+    }
+    if (writes && lane == 0) by.statistics[row] = make_float2(mean, scale);
+}
+
+/* A weight's row by its number j of the warp's: with gates the first half of them are gates. */
+template <int EACH_WARP>
+static __device__ __forceinline__ int64_t weight_row(const few_job &job, int64_t warp, int j) {
+    if (!job.act.gated || EACH_WARP == 1) return warp * EACH_WARP + j;
+    enum { PAIRS = EACH_WARP > 1 ? EACH_WARP / 2 : 1 };
+    return warp * PAIRS + j % PAIRS + (j < PAIRS ? 0 : job.n / 2);
+}
+
+template <typename T, typename C, int ROWS, int EACH_WARP, bool JOINED>
+static __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant__ few_job job) {
+    enum { EACH = 16 / sizeof(T), AHEAD = EACH_WARP == 1 ? 8 : EACH_WARP == 2 ? 4 : 3 };
+    const int lane = (int)threadIdx.x % 32;
+    const int64_t warp = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     const T *a[ROWS], *b[EACH_WARP];
+    T *normed = JOINED ? (T *)(norm_weights() + 2 * job.k) : NULL;
     float sum[ROWS][EACH_WARP] = {};
-    if (first >= job.n) return;
+    if (!JOINED && warp * EACH_WARP >= job.n) return;
         /* what lies beyond the last row is the last row again, and is not written */
 #pragma unroll
-    for (int i = 0; i < ROWS; i++)
-        a[i] = (const T *)job.a + (i < job.m ? i : job.m - 1) * job.a_stride;
+    for (int i = 0; i < ROWS; i++) {
+        const int64_t row = i < job.m ? i : job.m - 1;
+        a[i] = JOINED ? normed + row * job.k : (const T *)job.a + row * job.a_stride;
+    }
 #pragma unroll
-    for (int j = 0; j < EACH_WARP; j++)
-        b[j] = (const T *)job.b + (first + j < job.n ? first + j : job.n - 1) * job.b_stride;
-    /* weights are read before it is known that the rows are there, and ahead of their use */
-    weight_packs<T, EACH_WARP, AHEAD> now, next;
-    next.take(b, lane * EACH, job.k);
+    for (int j = 0; j < EACH_WARP; j++) {
+        const int64_t row = weight_row<EACH_WARP>(job, warp, j);
+        b[j] = (const T *)job.b + (row < job.n ? row : job.n - 1) * job.b_stride;
+    }
+    weight_packs<T, EACH_WARP, AHEAD> ahead;
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++) ahead.take(b, u, (lane + u * 32) * EACH, job.k);
+    if constexpr (JOINED) take_weights(job);
     ls_cuda_after();
+    if constexpr (JOINED) {
+        for (int64_t row = threadIdx.x / 32; row < job.m; row += WARPS)
+            norm_row(job, row, normed + row * job.k);
+        __syncthreads();
+    }
     for (int64_t base = lane * EACH; base < job.k; base += AHEAD * 32 * EACH) {
-        now = next;
-        next.take(b, base + AHEAD * 32 * EACH, job.k);
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             const int64_t k = base + u * 32 * EACH;
@@ -76,23 +190,39 @@ static __global__ void __launch_bounds__(THREADS) few_rows(const few_job job) {
 #pragma unroll
             for (int j = 0; j < EACH_WARP; j++) {
                 float w[EACH];
-                now.at[u][j].wide(w);
+                ahead.at[u][j].wide(w);
 #pragma unroll
                 for (int i = 0; i < ROWS; i++)
 #pragma unroll
                     for (int e = 0; e < EACH; e++) sum[i][j] = fmaf(x[i][e], w[e], sum[i][j]);
             }
+            ahead.take(b, u, k + AHEAD * 32 * EACH, job.k);
         }
     }
 #pragma unroll
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < ROWS; i++) {
+        float whole[EACH_WARP];
 #pragma unroll
         for (int j = 0; j < EACH_WARP; j++) {
-            const float whole = ls_cuda_warp_sum(sum[i][j]);
-            if (lane == i * EACH_WARP + j && i < job.m && first + j < job.n)
-                ((C *)job.c)[i * job.c_stride + first + j] =
-                    ls_cuda_narrow<C>(whole + bias_at<C>(job, first + j));
+            const int64_t row = weight_row<EACH_WARP>(job, warp, j);
+            whole[j] = ls_cuda_warp_sum(sum[i][j]);
+            whole[j] += row < job.n ? bias_at<C>(job, row) : 0;
         }
+        C *c = (C *)job.c + i * job.c_stride;
+#pragma unroll
+        for (int j = 0; j < EACH_WARP; j++) {
+            const int64_t row = weight_row<EACH_WARP>(job, warp, j);
+            if (lane != i * EACH_WARP + j || i >= job.m || row >= job.n) continue;
+            if (!JOINED || !job.act.there)
+                c[row] = ls_cuda_narrow<C>(whole[j]);
+            else if (!job.act.gated)
+                c[row] = ls_cuda_narrow<C>(activated<C>(job.act.kind, whole[j]));
+            else if (j < EACH_WARP / 2 && row < job.n / 2)
+                c[row] = ls_cuda_narrow<C>(
+                    activated<C>(job.act.kind, whole[j]) *
+                    ls_cuda_wide(ls_cuda_narrow<C>(whole[(j + EACH_WARP / 2) % EACH_WARP])));
+        }
+    }
 }
 
 /* ---- on the host ---- */
@@ -110,35 +240,76 @@ bool ls_cuda_few_rows_fit(const ls_cuda_product *g) {
            in_vectors(&g->b) && (size_t)g->k * ls_dtype_size(g->a.type) % 16 == 0;
 }
 
-template <typename T, typename C, int ROWS>
-static void launch(const ls_run *run, const few_job *job) {
-    const char *what = "a product of few rows";
-    if (job->n >= MANY)
-        ls_cuda_follow(run, what, few_rows<T, C, ROWS, 4>, ls_cuda_blocks(job->n, 4 * WARPS),
-                       THREADS, *job);
-    else
-        ls_cuda_follow(run, what, few_rows<T, C, ROWS, 1>, ls_cuda_blocks(job->n, WARPS), THREADS,
-                       *job);
+static size_t norm_bytes(int64_t m, int64_t k, size_t size) {
+    return (size_t)k * (2 * sizeof(float) + (size_t)m * size);
 }
 
-template <typename T, typename C> static void launch_rows(const ls_run *run, const few_job *job) {
-    if (job->m == 1)
-        launch<T, C, 1>(run, job);
-    else if (job->m == 2)
-        launch<T, C, 2>(run, job);
-    else if (job->m <= 4)
-        launch<T, C, 4>(run, job);
+/* As many rows of the weight to a warp as leave enough warps for every multiprocessor; a gate and its
+ * value are two. */
+template <typename T, typename C, int ROWS, bool JOINED>
+static void launch(const ls_run *run, const few_job *job) {
+    const char *what = "a product of few rows";
+    const int64_t enough = 7 * ls_cuda_of(run)->processors;
+    const int most = job->n >= 4 * enough ? 4 : job->n >= 2 * enough ? 2 : 1;
+    const int each = job->act.gated && most == 1 ? 2 : most;
+    const unsigned blocks = ls_cuda_blocks(job->n, each * WARPS);
+    const size_t shared = JOINED ? norm_bytes(job->m, job->k, sizeof(T)) : 0;
+    if (each == 4)
+        ls_cuda_follow_with(run, what, few_rows<T, C, ROWS, 4, JOINED>, blocks, THREADS, shared,
+                            *job);
+    else if (each == 2)
+        ls_cuda_follow_with(run, what, few_rows<T, C, ROWS, 2, JOINED>, blocks, THREADS, shared,
+                            *job);
     else
-        launch<T, C, ROWS_MAX>(run, job);
+        ls_cuda_follow_with(run, what, few_rows<T, C, ROWS, 1, JOINED>, blocks, THREADS, shared,
+                            *job);
+}
+
+template <typename T, typename C, bool JOINED>
+static void launch_rows(const ls_run *run, const few_job *job) {
+    if (job->m == 1)
+        launch<T, C, 1, JOINED>(run, job);
+    else if (job->m == 2)
+        launch<T, C, 2, JOINED>(run, job);
+    else if (job->m <= 4)
+        launch<T, C, 4, JOINED>(run, job);
+    else
+        launch<T, C, ROWS_MAX, JOINED>(run, job);
+}
+
+static few_job job_of(const ls_cuda_product *g) {
+    few_job job = {g->m,        g->n,      g->k,      g->a.stride, g->b.stride,
+                   g->c_stride, g->a.data, g->b.data, g->c,        g->bias};
+    return job;
 }
 
 void ls_cuda_few_rows(const ls_run *run, const ls_cuda_product *g) {
-    const few_job job = {g->m,        g->n,      g->k,      g->a.stride, g->b.stride,
-                         g->c_stride, g->a.data, g->b.data, g->c,        g->bias};
+    const few_job job = job_of(g);
     if (g->a.type == LS_F32)
-        launch_rows<float, float>(run, &job);
+        launch_rows<float, float, false>(run, &job);
     else if (g->c_type == LS_F32)
-        launch_rows<ls_cuda_bf16, float>(run, &job);
+        launch_rows<ls_cuda_bf16, float, false>(run, &job);
     else
-        launch_rows<ls_cuda_bf16, ls_cuda_bf16>(run, &job);
+        launch_rows<ls_cuda_bf16, ls_cuda_bf16, false>(run, &job);
+}
+
+bool ls_cuda_few_rows_join(const ls_run *run, const ls_cuda_product *g,
+                           const ls_cuda_few_norm *norm, const ls_cuda_few_activation *act) {
+    const int64_t each = 16 / (int64_t)ls_dtype_size(g->a.type);
+    const bool fits = ls_cuda_few_rows_fit(g) && g->c_type == g->a.type &&
+                      norm_bytes(g->m, g->k, ls_dtype_size(g->a.type)) <= SHARED_MAX &&
+                      norm->delta_stride % each == 0 && ls_cuda_aligned(norm->delta) &&
+                      ls_cuda_aligned(norm->weight) && ls_cuda_aligned(norm->bias) &&
+                      ls_cuda_aligned(norm->total) && ls_cuda_aligned(norm->y);
+    /* every block norms: not for so many that they come one after the other */
+    const bool few = g->n <= 64 * (int64_t)ls_cuda_of(run)->processors;
+    if (!fits || !few || (act->gated && g->n % 2 != 0)) return false;
+    few_job job = job_of(g);
+    job.norm = *norm;
+    job.act = *act;
+    if (g->a.type == LS_F32)
+        launch_rows<float, float, true>(run, &job);
+    else
+        launch_rows<ls_cuda_bf16, ls_cuda_bf16, true>(run, &job);
+    return true;
 }

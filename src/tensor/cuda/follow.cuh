@@ -19,9 +19,10 @@ static __device__ __forceinline__ void ls_cuda_after() {
 #endif
 }
 
+/* `shared`: bytes of shared memory that the kernel asks for at its launch. */
 template <typename... Wanted, typename... Given>
-static void ls_cuda_follow(const ls_run *run, const char *what, void (*kernel)(Wanted...),
-                           dim3 blocks, dim3 threads, const Given &...given) {
+static void ls_cuda_follow_with(const ls_run *run, const char *what, void (*kernel)(Wanted...),
+                                dim3 blocks, dim3 threads, size_t shared, const Given &...given) {
     ls_cuda *cuda = ls_cuda_of(run);
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -29,10 +30,17 @@ static void ls_cuda_follow(const ls_run *run, const char *what, void (*kernel)(W
     cudaLaunchConfig_t config = {};
     config.gridDim = blocks;
     config.blockDim = threads;
+    config.dynamicSmemBytes = shared;
     config.stream = cuda->stream;
     config.attrs = &early;
     config.numAttrs = run->state != NULL && cuda->major >= 9;
     ls_cuda_note(cuda, cudaLaunchKernelEx(&config, kernel, Wanted(given)...), what);
+}
+
+template <typename... Wanted, typename... Given>
+static void ls_cuda_follow(const ls_run *run, const char *what, void (*kernel)(Wanted...),
+                           dim3 blocks, dim3 threads, const Given &...given) {
+    ls_cuda_follow_with(run, what, kernel, blocks, threads, 0, given...);
 }
 
 #endif

@@ -6,15 +6,16 @@
 #include "tensor/cuda/few_rows.cuh"
 #include "tensor/cuda/product_memory.cuh"
 
-enum { CANDIDATES = 16, WARM_RUNS = 3, TIMED_RUNS = 5 };
+enum { CANDIDATES = 16, CANDIDATES_MORE = 64, WARM_RUNS = 3, TIMED_RUNS = 5 };
 static const double worth_timing = 1 << 24; /* m n k: below this all ways are launches */
 
 /* Everything the choice of an algorithm depends on; compared as bytes. */
 typedef struct product_key {
     int64_t m, n, k, a_stride, b_stride, c_stride;
-    int32_t a_transposed, b_transposed, type, c_type, add, epilogue;
+    int32_t a_transposed, b_transposed, type, b_type, c_type, add, epilogue;
     int32_t a_alignment, b_alignment, c_alignment, extra_alignment;
     int32_t tf32;          /* operands in f32 are rounded to it */
+    int32_t fast;          /* fp8 is added up in the units' own few bits */
     int32_t inner_aligned; /* of GELU, and: */
     int64_t inner_stride;
 } product_key;
@@ -35,6 +36,7 @@ typedef struct known_products {
     ls_product_memory memory;
     cudaEvent_t begin, end;
     bool tunes;
+    bool cuts;       /* sums are tried in more ways than are proposed: cut_otherwise */
     bool joins;      /* GELU stays in the epilogue, slower or not */
     char where[320]; /* device and library, as the keys on disk begin */
 } known_products;
@@ -42,7 +44,14 @@ typedef struct known_products {
 /* ---- what there is to know of a product ---- */
 
 static cudaDataType_t cuda_type(int32_t type) {
-    return type == LS_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    return type == LS_E4M3   ? CUDA_R_8F_E4M3
+           : type == LS_E5M2 ? CUDA_R_8F_E5M2
+           : type == LS_BF16 ? CUDA_R_16BF
+                             : CUDA_R_32F;
+}
+
+static bool is_fp8(int32_t type) {
+    return type == LS_E4M3 || type == LS_E5M2;
 }
 
 /* At most 16 bytes count: no kernel needs more, and keys must not depend on chance. */
@@ -67,6 +76,11 @@ static bool has_extra(int32_t epilogue) {
            epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
+static bool fast_sums(void) {
+    const char *fast = getenv("LONGSHOT_CUDA_FP8_FAST");
+    return fast != NULL && strcmp(fast, "1") == 0;
+}
+
 /* `extra` is the bias, or the place of the sums: what the epilogue points to. */
 static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
                           const void *extra) {
@@ -75,8 +89,9 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
     key.m = g->m, key.n = g->n, key.k = g->k;
     key.a_stride = g->a.stride, key.b_stride = g->b.stride, key.c_stride = g->c_stride;
     key.a_transposed = g->a.transposed, key.b_transposed = g->b.transposed;
-    key.type = g->a.type, key.c_type = g->c_type;
+    key.type = g->a.type, key.b_type = g->b.type, key.c_type = g->c_type;
     key.tf32 = g->tf32 && g->a.type == LS_F32;
+    key.fast = is_fp8(g->a.type) && fast_sums();
     key.add = g->add, key.epilogue = epilogue;
     const void *c = g->c;
     if (is_gelu(epilogue)) {
@@ -89,20 +104,30 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
     return key;
 }
 
+/* Few elements of many terms, as the gradient of a weight: a few blocks have them all. */
+static bool few_results(const product_key *key) {
+    return key->m * key->n < 1 << 23 && key->k >= 2048;
+}
+
 static void key_text(const known_products *state, const product_key *key, char *out, size_t bytes) {
+    char operands[16];
+    snprintf(operands, sizeof operands, "%s%s%s", ls_dtype_name((ls_dtype)key->type),
+             is_fp8(key->type) ? ls_dtype_name((ls_dtype)key->b_type) : "",
+             key->fast ? "fast" : "");
+    if (key->tf32) snprintf(operands, sizeof operands, "tf32");
     int used = snprintf(out, bytes,
                         "%s/m%lld,n%lld,k%lld/s%lld,%lld,%lld/t%d%d/%s,%s/add%d/e%d/a%d,%d,%d,%d",
                         state->where, (long long)key->m, (long long)key->n, (long long)key->k,
                         (long long)key->a_stride, (long long)key->b_stride,
-                        (long long)key->c_stride, key->a_transposed, key->b_transposed,
-                        key->type == LS_BF16 ? "bf16"
-                        : key->tf32          ? "tf32"
-                                             : "f32",
+                        (long long)key->c_stride, key->a_transposed, key->b_transposed, operands,
                         key->c_type == LS_BF16 ? "bf16" : "f32", key->add, key->epilogue,
                         key->a_alignment, key->b_alignment, key->c_alignment, key->extra_alignment);
     if (is_gelu(key->epilogue) && used > 0 && (size_t)used < bytes)
         snprintf(out + used, bytes - (size_t)used, "/i%lld,%d", (long long)key->inner_stride,
                  key->inner_aligned);
+    /* what was kept before more cuts were tried is not asked for */
+    if (few_results(key) && state->cuts && used > 0 && (size_t)used < bytes)
+        snprintf(out + used, bytes - (size_t)used, "/cut");
 }
 
 static void forget_product(known_product *known) {
@@ -133,7 +158,7 @@ static known_product *new_product(const product_key *key) {
     known->key = *key;
     int32_t turn_first = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t turn_second = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    bool fine = lay_out(&known->first, key->type, key->b_transposed ? key->k : key->n,
+    bool fine = lay_out(&known->first, key->b_type, key->b_transposed ? key->k : key->n,
                         key->b_transposed ? key->n : key->k, key->b_stride) &&
                 lay_out(&known->second, key->type, key->a_transposed ? key->m : key->k,
                         key->a_transposed ? key->k : key->m, key->a_stride) &&
@@ -144,6 +169,7 @@ static known_product *new_product(const product_key *key) {
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSA, turn_first) &&
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSB, turn_second) &&
                 set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)key->epilogue) &&
+                (!key->fast || set(known->about, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1)) &&
                 (!is_gelu(key->epilogue) ||
                  set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key->inner_stride));
     if (fine) return known;
@@ -153,11 +179,16 @@ static known_product *new_product(const product_key *key) {
 
 /* ---- doing one ---- */
 
-/* What an epilogue points to; its alignment counts when an algorithm is looked for. */
+/* What an epilogue points to, whose alignment counts when an algorithm is looked for; and what
+ * operands are multiplied by. */
 static void point(const known_product *known, const ls_cuda_product *g, void *extra) {
     if (has_extra(known->key.epilogue)) set(known->about, CUBLASLT_MATMUL_DESC_BIAS_POINTER, extra);
     if (is_gelu(known->key.epilogue))
         set(known->about, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g->gelu->inner);
+    if (is_fp8(known->key.type)) {
+        set(known->about, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, g->b.factor);
+        set(known->about, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, g->a.factor);
+    }
 }
 
 /* The product with this algorithm, and the sums, where they are asked for: from the epilogue, which
@@ -217,6 +248,41 @@ static int propose(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo
     for (int i = 0; fine && i < count; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS) algos[fit++] = found[i].algo;
     return fit;
+}
+
+static bool same_algo(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t *b) {
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* The first proposals once more with their terms cut in other numbers of parts: a number that lets
+ * the last round of blocks fill the device too is worth more than another shape of blocks. Returns
+ * how many ways there are then. */
+static int cut_otherwise(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo_t *algos,
+                         int count) {
+    enum { BASES = 6, PARTS_MOST = 8 };
+    int all = count;
+    for (int i = 0; i < count && i < BASES; i++) {
+        for (int32_t parts = 1; parts <= PARTS_MOST && all < CANDIDATES_MORE; parts++) {
+            cublasLtMatmulAlgo_t algo = algos[i];
+            cublasLtMatmulHeuristicResult_t result;
+            const uint32_t scheme = parts == 1 ? CUBLASLT_REDUCTION_SCHEME_NONE
+                                               : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+            if (cublasLtMatmulAlgoConfigSetAttribute(&algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts,
+                                                     sizeof parts) != CUBLAS_STATUS_SUCCESS ||
+                cublasLtMatmulAlgoConfigSetAttribute(&algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                                     &scheme,
+                                                     sizeof scheme) != CUBLAS_STATUS_SUCCESS ||
+                cublasLtMatmulAlgoCheck(cuda->products, known->about, known->first, known->second,
+                                        known->result, known->result, &algo,
+                                        &result) != CUBLAS_STATUS_SUCCESS ||
+                result.workspaceSize > LS_CUDA_PRODUCT_WORKSPACE)
+                continue;
+            bool known_already = false;
+            for (int j = 0; j < all; j++) known_already |= same_algo(&algos[j], &algo);
+            if (!known_already) algos[all++] = algo;
+        }
+    }
+    return all;
 }
 
 static float milliseconds(ls_cuda *cuda, const known_product *known,
@@ -338,7 +404,7 @@ static bool measure(ls_cuda *cuda, known_product *known, const ls_cuda_product *
 
 static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g, void *extra) {
     known_products *state = (known_products *)cuda->known_products;
-    cublasLtMatmulAlgo_t algos[CANDIDATES];
+    cublasLtMatmulAlgo_t algos[CANDIDATES_MORE];
     char text[640], value[LS_PRODUCT_VALUE_BYTES], useless[LS_PRODUCT_VALUE_BYTES];
     bool large = (double)g->m * (double)g->n * (double)g->k > worth_timing;
     const bool optional = can_be_apart(known->key.epilogue), joined = is_joined(cuda, known);
@@ -360,6 +426,7 @@ static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g
     ls_cuda_note(cuda, cudaStreamIsCapturing(cuda->stream, &capturing), "looking at the stream");
     known->chosen = !large || !state->tunes || capturing == cudaStreamCaptureStatusNone;
     if (!large || !state->tunes || capturing != cudaStreamCaptureStatusNone) return;
+    if (few_results(&known->key) && state->cuts) count = cut_otherwise(cuda, known, algos, count);
     if (!measure(cuda, known, g, extra, algos, count) || joined) return;
     algo_to_text(&known->algo, value);
     ls_product_memory_keep(&state->memory, text, known->apart ? word_apart : value,
@@ -371,19 +438,20 @@ static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g
 
 /* ---- all products that were met ---- */
 
-static known_products *new_state(void) {
+static known_products *new_state(const ls_cuda *cuda) {
     known_products *state = (known_products *)calloc(1, sizeof *state);
     cudaDeviceProp about;
     int driver = 0;
     if (state == NULL) return NULL;
     const char *tune = getenv("LONGSHOT_CUDA_TUNE");
     state->tunes = tune == NULL || strcmp(tune, "0") != 0;
+    state->cuts = tune != NULL && strcmp(tune, "more") == 0;
     const char *join = getenv("LONGSHOT_CUDA_JOIN");
     state->joins = join != NULL && strcmp(join, "1") == 0;
     if (cudaEventCreate(&state->begin) != cudaSuccess ||
         cudaEventCreate(&state->end) != cudaSuccess ||
         cudaDriverGetVersion(&driver) != cudaSuccess ||
-        cudaGetDeviceProperties(&about, 0) != cudaSuccess)
+        cudaGetDeviceProperties(&about, cuda->number) != cudaSuccess)
         state->tunes = false;
     else
         snprintf(state->where, sizeof state->where, "%s/%d/%d/%zu", about.name,
@@ -424,7 +492,7 @@ static known_product *find_or_add(known_products *state, const product_key *key)
 /* The known product with its algorithm; NULL after an error was noted. */
 static known_product *prepared(ls_cuda *cuda, const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
                                void *extra) {
-    if (cuda->known_products == NULL) cuda->known_products = new_state();
+    if (cuda->known_products == NULL) cuda->known_products = new_state(cuda);
     product_key key = key_of(g, epilogue, extra);
     known_product *known = NULL;
     if (cuda->known_products != NULL)
@@ -475,7 +543,8 @@ void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *given, void *
         if (g->gelu != NULL) g->gelu->apart(run, g->gelu->node);
         return;
     }
-    if (g->a.type != g->b.type || (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
+    if (is_fp8(g->a.type) != is_fp8(g->b.type) || (g->a.type != g->b.type && !is_fp8(g->a.type)) ||
+        (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
         ls_cuda_note_text(cuda, "a product", "such operands are not provided for");
         return;
     }

@@ -11,8 +11,10 @@
  *
  * The fastest way of each shape is measured in the first call that is not captured, kept, and kept
  * on disk (product_memory.h), so that a program gives the same bits each time it is started.
- * LONGSHOT_CUDA_TUNE=0 takes cuBLASLt's own first proposal instead. LONGSHOT_CUDA_JOIN=1 leaves GELU
- * in the epilogue even where it is slower, and 0 computes all nodes by themselves (engine/join.c). */
+ * LONGSHOT_CUDA_TUNE=0 takes cuBLASLt's own first proposal instead, =more also tries other cuts of
+ * long sums than it proposes (gradients of weights). LONGSHOT_CUDA_JOIN=1 leaves GELU in the epilogue
+ * even where it is slower; device.cu has its other values. LONGSHOT_CUDA_FP8_FAST=1 lets fp8's units
+ * add up in their own few bits instead of f32. */
 #ifndef LS_TENSOR_CUDA_PRODUCT_H
 #define LS_TENSOR_CUDA_PRODUCT_H
 
@@ -20,9 +22,11 @@
 
 typedef struct ls_cuda_matrix {
     const void *data;
-    ls_dtype type;   /* f32 or bf16, the same for both operands */
+    ls_dtype type;   /* f32 or bf16, the same for both operands, or fp8 */
     int64_t stride;  /* elements from one stored row to the next */
     bool transposed; /* stored transposed */
+    /* of fp8, whose k runs along stored rows in both operands: what values are multiplied by */
+    const float *factor;
 } ls_cuda_matrix;
 
 /* GELU (by tanh) of a bf16 product, or with `slopes` the product times the slope of GELU at `inner`:

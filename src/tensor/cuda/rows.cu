@@ -179,13 +179,22 @@ void ls_cuda_copy(const ls_run *run, const ls_cuda_layout *layout, void *to, con
 
 enum { SUM_COLUMNS = 8, SUM_LINES = 128 };
 
+/* Two sums over the same pieces: the second begins `apart` after the first. Either may be NULL. */
+template <typename T> struct sum_targets {
+    T *to[2];
+    int64_t apart;
+};
+
 /* A block has 8 columns (32 bytes, the least that memory moves); line l of it adds up the pieces l,
  * l + 128, ...; then the lines are added by a fixed tree. */
 template <typename T>
 static __global__ void __launch_bounds__(SUM_COLUMNS *SUM_LINES)
     add_pieces_kernel(const float *__restrict__ partial, int64_t pieces, int64_t stride,
-                      const ls_cuda_layout columns, T *to, bool add) {
+                      const ls_cuda_layout columns, const sum_targets<T> targets, bool add) {
     __shared__ float lines[SUM_LINES][SUM_COLUMNS];
+    T *to = blockIdx.y == 0 ? targets.to[0] : targets.to[1];
+    if (to == NULL) return;
+    partial += blockIdx.y * targets.apart;
     int64_t column = (int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x;
     bool exists = column < columns.count;
     float sum = 0;
@@ -207,18 +216,30 @@ static __global__ void __launch_bounds__(SUM_COLUMNS *SUM_LINES)
     to[place[0]] = ls_cuda_narrow<T>(add ? ls_cuda_wide(to[place[0]]) + all : all);
 }
 
+template <typename T>
+static void launch_sums(const ls_run *run, const float *partial, int64_t pieces, int64_t stride,
+                        int64_t apart, const ls_cuda_layout *columns, void *const to[2], bool add) {
+    const sum_targets<T> targets = {{(T *)to[0], (T *)to[1]}, apart};
+    const dim3 threads(SUM_COLUMNS, SUM_LINES);
+    const dim3 blocks(ls_cuda_blocks(columns->count, SUM_COLUMNS), to[1] == NULL ? 1 : 2);
+    add_pieces_kernel<<<blocks, threads, 0, ls_cuda_of(run)->stream>>>(partial, pieces, stride,
+                                                                       *columns, targets, add);
+}
+
+void ls_cuda_add_pieces_to_two(const ls_run *run, const float *partial, int64_t pieces,
+                               int64_t stride, int64_t apart, const ls_cuda_layout *columns,
+                               void *const to[2], ls_dtype type, bool add, const char *what) {
+    if (columns->count == 0) return;
+    if (type == LS_BF16)
+        launch_sums<ls_cuda_bf16>(run, partial, pieces, stride, apart, columns, to, add);
+    else
+        launch_sums<float>(run, partial, pieces, stride, apart, columns, to, add);
+    ls_cuda_launched(run, what);
+}
+
 void ls_cuda_add_pieces(const ls_run *run, const float *partial, int64_t pieces, int64_t stride,
                         const ls_cuda_layout *columns, void *to, ls_dtype type, bool add,
                         const char *what) {
-    if (columns->count == 0) return;
-    dim3 threads(SUM_COLUMNS, SUM_LINES);
-    unsigned blocks = ls_cuda_blocks(columns->count, SUM_COLUMNS);
-    cudaStream_t stream = ls_cuda_of(run)->stream;
-    if (type == LS_BF16)
-        add_pieces_kernel<<<blocks, threads, 0, stream>>>(partial, pieces, stride, *columns,
-                                                          (ls_cuda_bf16 *)to, add);
-    else
-        add_pieces_kernel<<<blocks, threads, 0, stream>>>(partial, pieces, stride, *columns,
-                                                          (float *)to, add);
-    ls_cuda_launched(run, what);
+    void *const one[2] = {to, NULL};
+    ls_cuda_add_pieces_to_two(run, partial, pieces, stride, 0, columns, one, type, add, what);
 }

@@ -59,6 +59,10 @@ void ls_cuda_copy(const ls_run *run, const ls_cuda_layout *layout, void *to, con
 void ls_cuda_add_pieces(const ls_run *run, const float *partial, int64_t pieces, int64_t stride,
                         const ls_cuda_layout *columns, void *to, ls_dtype type, bool add,
                         const char *what);
+/* The same twice at once: the second's parts begin `apart` after the first's. Either may be NULL. */
+void ls_cuda_add_pieces_to_two(const ls_run *run, const float *partial, int64_t pieces,
+                               int64_t stride, int64_t apart, const ls_cuda_layout *columns,
+                               void *const to[2], ls_dtype type, bool add, const char *what);
 
 static inline unsigned ls_cuda_blocks(int64_t items, int64_t per_block) {
     return (unsigned)((items + per_block - 1) / per_block);

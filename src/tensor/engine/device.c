@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/own.h"
 
-ls_status ls_device_open(ls_ctx *ctx, const char *name) {
+ls_status ls_device_open(ls_ctx *ctx, const char *name, int number) {
     char why[400] = "", file[64], path[PATH_MAX];
     if (strcmp(name, "cpu") == 0) return LS_OK;
     snprintf(file, sizeof file, "liblongshot-%s.so", name);
@@ -26,7 +26,7 @@ ls_status ls_device_open(ls_ctx *ctx, const char *name) {
         return LS_FAIL(ctx, LS_EUSE,
                        "device=%s cannot be used: %s is not a plug-in of this program", name, file);
     /* the library stays open: its kernels may be running until the process ends */
-    ctx->device = open(LS_DEVICE_BUILD, why, sizeof why);
+    ctx->device = open(LS_DEVICE_BUILD, number, why, sizeof why);
     if (ctx->device == NULL)
         return LS_FAIL(ctx, LS_EUSE, "device=%s cannot be used: %s", name, why);
     return LS_OK;

@@ -15,6 +15,7 @@ struct ls_device {
     /* The processor can reach this device's memory, and every call waits: slow, for tests. Programs
      * in f64 then run on the processor, so that tests have their reference beside what they try. */
     bool shared;
+    bool fp8; /* it multiplies fp8 */
     /* Bytes of the device, aligned to 256 and not cleared; NULL where it has no room. */
     void *(*take)(ls_device *device, size_t bytes);
     void (*give)(ls_device *device, void *there);
@@ -44,6 +45,10 @@ struct ls_device {
     ls_device *(*beside)(ls_device *device, int marks);
     void (*mark)(ls_device *beside, int number);
     void (*follow)(ls_device *beside, int number);
+    /* For libraries that work on the device themselves: the order of its work, as the device's own
+     * makers call it, and whether all of it is done, without waiting. */
+    void *(*stream)(ls_device *device);
+    bool (*idle)(ls_device *device);
     /* Waits for everything asked for; LS_FAIL with the first thing that went
      * wrong since last time. */
     ls_status (*settle)(ls_device *device, ls_ctx *ctx);
@@ -54,8 +59,8 @@ struct ls_device {
 };
 
 /* Opens the plug-in of a device ("cuda") for this context: what is made in the context from now on
- * lives there. LS_EUSE in one sentence where library, driver or device are missing. */
-ls_status ls_device_open(ls_ctx *ctx, const char *name);
+ * lives there. Where there are several, `number` modulo how many says which. LS_EUSE in one sentence where library, driver or device are missing. */
+ls_status ls_device_open(ls_ctx *ctx, const char *name, int number);
 void ls_device_close(ls_ctx *ctx);
 /* What it is called, "NVIDIA H200"; "" where the context computes on the processor. */
 void ls_device_title(const ls_ctx *ctx, char *out, size_t bytes);
@@ -77,8 +82,8 @@ ls_status ls_device_settle(ls_ctx *ctx);
 
 /* What the plug-in shows: a new device, or NULL after writing one sentence to `why`. `build` must
  * be LS_DEVICE_BUILD, so that program and plug-in agree on every struct. */
-#define LS_DEVICE_BUILD "longshot device 5"
-typedef ls_device *(*ls_device_open_fn)(const char *build, char *why, size_t bytes);
+#define LS_DEVICE_BUILD "longshot device 7"
+typedef ls_device *(*ls_device_open_fn)(const char *build, int number, char *why, size_t bytes);
 #define LS_DEVICE_OPEN_NAME "ls_device_plugin_open"
 
 #endif

@@ -12,13 +12,15 @@ typedef enum {
     LS_BF16, /* storage only: arithmetic is in f32 */
     LS_I32,
     LS_U8,
+    LS_E4M3, /* base/fp8.h: operands of products alone */
+    LS_E5M2,
 } ls_dtype;
 enum { LS_REAL_TYPES = 3 }; /* f64, f32, bf16: what kernels come in */
 
 typedef uint16_t ls_bf16;
 
 static inline size_t ls_dtype_size(ls_dtype type) {
-    static const size_t sizes[] = {8, 4, 2, 4, 1};
+    static const size_t sizes[] = {8, 4, 2, 4, 1, 1, 1};
     return sizes[type];
 }
 const char *ls_dtype_name(ls_dtype type);

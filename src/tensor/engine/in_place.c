@@ -2,7 +2,7 @@
  * there (ls_op.in_place) needs no memory of its own where nobody reads its input afterwards. */
 #include "tensor/engine/program_internal.h"
 
-static ls_tensor *owner_of(ls_tensor *tensor) {
+static const ls_tensor *owner_of(const ls_tensor *tensor) {
     return tensor->base == NULL ? tensor : tensor->base;
 }
 
@@ -16,21 +16,22 @@ static bool columns_of(const ls_tensor *view, const ls_tensor *owner, ls_extent 
     return out->first + span <= row;
 }
 
-static bool overlap(const ls_tensor *a, const ls_tensor *b, const ls_tensor *owner) {
+bool ls__overlap(const ls_tensor *a, const ls_tensor *b) {
+    const ls_tensor *owner = owner_of(a);
     ls_extent x, y;
+    if (owner != owner_of(b)) return false;
     if (!columns_of(a, owner, &x) || !columns_of(b, owner, &y)) return true;
     return x.first < y.first + y.count && y.first < x.first + x.count;
 }
 
 /* Whether a node after `at` reads or writes what lies in the place of x. */
-static bool touched_later(const ls_program *p, size_t at, const ls_tensor *x, ls_tensor *owner) {
+static bool touched_later(const ls_program *p, size_t at, const ls_tensor *x) {
     for (size_t i = at + 1; i < p->nodes.count; i++) {
         const ls_node *node = p->nodes.at[i];
         if (node->op->name == NULL) continue; /* a view moves nothing */
         for (int j = 0; j < node->in_count + node->out_count; j++) {
             ls_tensor *tensor = j < node->in_count ? node->in[j] : node->out[j - node->in_count];
-            if (tensor != NULL && owner_of(tensor) == owner && overlap(tensor, x, owner))
-                return true;
+            if (tensor != NULL && ls__overlap(tensor, x)) return true;
         }
     }
     return false;
@@ -47,10 +48,10 @@ void ls__place_over_inputs(ls_program *p) {
     for (size_t i = 0; i < p->nodes.count; i++) {
         const ls_node *node = p->nodes.at[i];
         if (!node->op->in_place) continue;
-        ls_tensor *x = node->in[0], *y = node->out[0], *owner = owner_of(x);
+        ls_tensor *x = node->in[0], *y = node->out[0], *owner = x->base == NULL ? x : x->base;
         bool own = y->base == NULL && y->role == LS_ROLE_ACTIVATION && !y->kept && !has_views(p, y);
         bool free = owner->role == LS_ROLE_ACTIVATION && !owner->kept && x->type == y->type;
-        if (!own || !free || touched_later(p, i, x, owner)) continue;
+        if (!own || !free || touched_later(p, i, x)) continue;
         y->base = owner;
         y->offset = x->offset;
         memcpy(y->stride, x->stride, sizeof y->stride);

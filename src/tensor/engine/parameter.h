@@ -26,6 +26,9 @@ typedef struct ls_init {
     bool own_rate; /* of a state space (its A, P, steps) or CLEX: train.state_lr acts on it */
     bool full;     /* kept in the master's type also where products run in bf16 */
     bool fixed;    /* never trained: no gradient; kept and stored like any other */
+    double
+        running; /* of a fixed one: operations leave what it is to follow where gradients are, and
+                       an update moves it this share of the way to the mean of all leaves; 0: not */
 } ls_init;
 
 /* The usual ones: weights of products, biases (of products: always full), gains of norms. */

@@ -145,6 +145,8 @@ static void convert(const double *values, int64_t count, ls_dtype type, void *da
         case LS_U8:
             ((uint8_t *)data)[j] = (uint8_t)value;
             break;
+        default: /* no constant is fp8 */
+            break;
         }
     }
 }
@@ -205,7 +207,7 @@ void ls_program_poison(ls_program *program) {
 ls_status ls__bind_kernels(ls_program *p) {
     for (size_t i = 0; i < p->nodes.count; i++) {
         ls_node *node = p->nodes.at[i];
-        if (node->op->name == NULL) continue; /* a view: nothing to do at run time */
+        if (node->op->name == NULL || ls__merges(node)) continue; /* a view: there is no kernel */
         const ls_kernel *kernel = ls__kernel_of(p->ctx, p->options.type, node->op->name);
         if (kernel == NULL || kernel->by_type[p->options.type] == NULL)
             return LS_FAIL(p->ctx, p->ctx->device == NULL ? LS_EBUG : LS_EUSE,
@@ -274,7 +276,8 @@ ls_status ls_program_finish(ls_program *program) {
     program->seconds = ls__pool(program, program->nodes.count + 1, sizeof *program->seconds);
     program->place = ls__pool(program, program->ports.count + 1, sizeof *program->place);
     LS_TRY(program->status);
-    program->status = ls__plan(program);
+    program->status = ls__check_parts(program);
+    if (program->status == LS_OK) program->status = ls__plan(program);
     program->finished = program->status == LS_OK;
     return program->status;
 }

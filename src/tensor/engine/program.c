@@ -9,7 +9,7 @@
 #include "tensor/engine/program_internal.h"
 
 const char *ls_dtype_name(ls_dtype type) {
-    static const char *const names[] = {"f64", "f32", "bf16", "i32", "u8"};
+    static const char *const names[] = {"f64", "f32", "bf16", "i32", "u8", "e4m3", "e5m2"};
     return names[type];
 }
 
@@ -61,6 +61,9 @@ ls_status ls_program_new(ls_ctx *ctx, const ls_program_options *options, ls_para
                        (long long)options->length, (long long)options->capacity);
     if (options->through && (!options->streaming || !options->grad || options->resets))
         return LS_FAIL(ctx, LS_EBUG, "gradients pass through the state of a stream that has some");
+    if (options->fp8 && ctx->device != NULL && !ctx->device->fp8)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "fp8 needs a device of compute capability 8.9 or above, with units for it");
     ls_program *program = ls_new(ctx, 1, sizeof *program);
     if (program == NULL) return LS_ENOMEM;
     program->ctx = ctx;
@@ -79,6 +82,7 @@ void ls_program_free(ls_program *program) {
     ls__graphs_forget(program);
     ls_device_give(ctx, program->arena);
     ls_device_give(ctx, program->workspace);
+    ls_free(ctx, program->merged);
     for (ls_block *block = program->blocks; block != NULL;) {
         ls_block *next = block->next;
         ls_free(ctx, block);
@@ -443,7 +447,7 @@ ls_node *ls_record(ls_program *p, const ls_op *op, const void *attributes, size_
     return ls__list_add(p, &p->nodes, node) ? node : NULL;
 }
 
-static double flops_of(const ls_node *node) {
+double ls__node_flops(const ls_node *node) {
     if (node->op->flops != NULL) return node->op->flops(node);
     const bool makes = node->call != NULL && node->out_count > 0 && node->out[0] != NULL;
     return makes ? (double)ls_count(node->out[0]) : 0;
@@ -451,7 +455,7 @@ static double flops_of(const ls_node *node) {
 
 double ls_program_flops(const ls_program *program) {
     double flops = 0;
-    for (size_t i = 0; i < program->nodes.count; i++) flops += flops_of(program->nodes.at[i]);
+    for (size_t i = 0; i < program->nodes.count; i++) flops += ls__node_flops(program->nodes.at[i]);
     return flops;
 }
 
@@ -462,7 +466,7 @@ double ls__node_work(const ls_node *node) {
     double elements = 0;
     for (int i = 0; i < node->out_count; i++)
         if (node->out[i] != NULL) elements += (double)ls_count(node->out[i]);
-    const double flops = flops_of(node);
+    const double flops = ls__node_flops(node);
     return flops > ELEMENT * elements ? flops : ELEMENT * elements;
 }
 
@@ -476,8 +480,7 @@ static void advance(const ls_program *program, ls_state *state) {
     state->position += program->options.length / program->unit * program->unit;
 }
 
-/* Whether neither position nor state enters a node, whatever the device. */
-static bool is_anywhere(const ls_node *node) {
+bool ls__node_anywhere(const ls_node *node) {
     bool anywhere = node->op->any_batch;
     for (int i = 0; i < node->in_count + node->out_count && !node->apart; i++) {
         const ls_tensor *x = i < node->in_count ? node->in[i] : node->out[i - node->in_count];
@@ -506,9 +509,10 @@ static ls_status call_kernels(ls_program *program, const ls_run *given) {
         const ls_node *node = program->nodes.at[i];
         for (; place < program->watch.count && program->watch.at[place] == i; place++)
             pass(program, place);
+        if (ls__merges(node)) LS_TRY(ls__merge_node(program, node));
         if (node->call == NULL) continue;
         double before = program->profile ? ls_clock() : 0;
-        steady = is_anywhere(node);
+        steady = ls__node_anywhere(node);
         whole.threads = apart.threads = node->small ? 1 : given->threads;
         node->call(node->apart ? &apart : &whole, node);
         program->steady = program->steady && steady;
@@ -547,7 +551,7 @@ static ls_status run_whole(ls_program *program, const ls_run *run) {
  * kept holds for caches that lie where they did and only grow. */
 static ls_status run_stream(ls_program *program, const ls_run *run) {
     ls_device *device = run->device;
-    if (device == NULL || program->profile || program->options.through)
+    if (device == NULL || program->profile || program->options.through || program->merged_bytes > 0)
         return call_kernels(program, run);
     const bool goes_on = ls__state_goes_on(program, run);
     ls_status status = LS_OK;

@@ -66,6 +66,7 @@ typedef struct ls_op {
      * others. */
     ls_tensor *(*again)(ls_program *program, const ls_node *node);
     bool in_place; /* its one result may lie over its first input: same shape, element by element */
+    bool parts;    /* what it makes of a part of a cache's rows is merged: see ls_parts */
     /* A sequence's results have the same bits in a batch of up to LS_TOGETHER_MOST (ls_run says
      * rows_alone), and neither its position nor its state enters: see ls_together. */
     bool any_batch;
@@ -84,6 +85,10 @@ struct ls_node {
     size_t workspace;
     bool apart; /* recorded between ls_apart and ls_apart_end */
     bool small; /* one thread does it sooner than a team: ls_run says 1 */
+    /* of nodes that a device computes in one step (join.c): each as it was, with its place among
+     * the operands and results here */
+    const ls_node *parts;
+    int part_count;
 };
 
 /* What holds while a program runs. */
@@ -115,6 +120,17 @@ static inline int64_t ls_pattern_columns(const ls_pattern_view *view) {
     return view->distances + view->first_keys + 2;
 }
 
+/* A stream that several programs share, each with a part of its rows: number `own` of `count`, a
+ * power of two; 0 or 1: there are no parts. Caches with more rows than a part has of the sequence
+ * hold this part's alone. All run the same chunks at the same time; an operation that reads such a
+ * cache computes its part of a sum or of a softmax, and merges it with the others'. */
+typedef struct ls_parts {
+    int64_t count, own;
+    /* Sends to the one that has another part, and receives as much from it. */
+    ls_status (*exchange)(void *user, int64_t with, const void *send, void *receive, size_t bytes);
+    void *user;
+} ls_parts;
+
 typedef struct ls_program_options {
     ls_dtype type;         /* compute type: f64, f32 or bf16 */
     int64_t batch, length; /* B sequences, T tokens of each in a chunk */
@@ -126,6 +142,8 @@ typedef struct ls_program_options {
     /* matrix products in f32 may round their operands to tf32 (10 bits behind the point), where a
      * device has units for that */
     bool tf32;
+    /* grad, in bf16: linear layers whose widths and rows are multiples of 16 multiply in fp8 */
+    bool fp8;
     /* grad, streaming: gradients pass through the state, from what follows the chunk to what was
      * before it: see ls_program_run_through */
     bool through;
@@ -133,6 +151,7 @@ typedef struct ls_program_options {
     bool streaming;    /* state enters and leaves through ports */
     int64_t capacity;  /* streaming: most tokens a sequence will ever have */
     int64_t chunk_max; /* streaming: longest chunk of any program that shares the state */
+    ls_parts parts;    /* streaming */
     /* streaming: sequences begin anew each for itself (ls_state_reset_rows); chunks of all programs
      * that share the state have one length */
     bool resets;
@@ -174,6 +193,8 @@ ls_status ls_program_watch(ls_program *program, const ls_watch *watch);
 /* after[i]: so many nodes have run when nothing more is added to the i-th parameter's gradient. */
 void ls_program_gradients_end(const ls_program *program, size_t *after);
 size_t ls_program_nodes(const ls_program *program);
+/* Nodes of an operation, also where a device computes them together with the next. */
+size_t ls_program_count(const ls_program *program, const char *op);
 
 const ls_program_options *ls_program_about(const ls_program *program);
 ls_ctx *ls_program_ctx(const ls_program *program);
@@ -327,6 +348,8 @@ typedef struct ls_retention {
         exact; /* what no query needs goes at once: the cache is small, and rows move at each run */
     bool far;  /* everything stays, but few rows are read at a time: outside memory, see
                   ls_device_take_far */
+    bool whole;   /* never in parts: any of them may be read at any place */
+    int64_t unit; /* rows that are read together: parts begin at multiples of it; 0: 1 */
 } ls_retention;
 
 /* Appends the chunk x [B,T,...] to a cache and returns the cache [B,capacity,...]; its run-time
@@ -339,6 +362,13 @@ int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_max);
 /* The first `rows` rows of the sequence, kept for ever (sinks): a cache that fills once. Without
  * streaming: x itself (the caller restricts the keys). */
 ls_tensor *ls_cache_first(ls_program *p, const char *name, ls_tensor *x, int64_t rows);
+/* Whether a tensor's rows are those of a cache that holds one part of them. */
+bool ls_in_parts(const ls_program *p, const ls_tensor *tensor);
+/* What the operation just recorded made of its part becomes what all parts make together: *out is the
+ * sum, or with *lse [B,H,T] the softmax's mean of *out [B,T,H,V]. */
+void ls_merge_parts(ls_program *p, ls_tensor **out, ls_tensor **lse);
+/* Whether any cache of a program is in parts. */
+bool ls_program_in_parts(const ls_program *program);
 /* A recurrent state: its value from before (zeros at first), and its new value. */
 ls_tensor *ls_state_read(ls_program *p, const char *name, ls_dtype type, int rank,
                          const int64_t *dim);

@@ -18,6 +18,7 @@ typedef struct ls_port {
     ls_retention keep;
     ls_row_rule rule; /* of a cache */
     bool appended;    /* by cache_append: `keep` says which rows stay */
+    bool in_parts;    /* a cache with one part of its rows: see ls_parts */
     size_t bytes;
     ls_tensor *gradient; /* of its content, after the chunk and then before it; NULL: none passes */
 } ls_port;
@@ -28,6 +29,7 @@ static const ls_row_rule ls_row_of_token = {.each = 1, .every = 1};
 struct ls_append {
     ls_port_kind kind;
     ls_retention keep;
+    int64_t part_first, part_end; /* of a cache in parts: positions of its rows; else both 0 */
 };
 
 typedef struct ls_named {
@@ -60,6 +62,14 @@ typedef struct ls_list { /* of pointers */
     size_t count, capacity;
 } ls_list;
 
+/* Nodes that a device computes in one step: attributes of the node that stands for them. */
+enum { LS_CHAIN_MAX = 5 };
+typedef struct ls_chain {
+    ls_dtype type; /* of the program */
+    int count;
+    const ls_node *node[LS_CHAIN_MAX];
+} ls_chain;
+
 /* What a graph of a stream's step was made with. */
 typedef struct ls_stream_place {
     void *data;
@@ -73,6 +83,7 @@ struct ls_program {
     ls_status status;
     ls_block *blocks; /* everything small that lives as long as the program */
     ls_list nodes, writes, tensors, names, ports, constants;
+    ls_list appends;     /* the nodes that append to caches, also where others stand for them */
     ls_list auxiliaries; /* of ls_auxiliary_term */
     char scope[256];
     size_t root;   /* bytes of the scope in which names that begin with / stand */
@@ -101,13 +112,15 @@ struct ls_program {
     bool steady;            /* that run asked the device for nothing that the position decides */
     double *seconds;        /* per node, where profiling is on */
     bool profile;
-    bool keeps; /* the kernels of the present run go into graphs */
+    bool keeps;          /* the kernels of the present run go into graphs */
+    uint8_t *merged;     /* what is merged: this part's, and another's behind it */
+    size_t merged_bytes; /* of one of them; 0: nothing is */
 };
 
 /* What an append does in a run: of the rows in the cache the first `drop` go, `kept` stay (moved to
- * the front), and the chunk's first `take` rows follow them. */
+ * the front), and of the chunk `take` rows from `from` on follow them. */
 typedef struct ls_append_plan {
-    int64_t drop, kept, take;
+    int64_t drop, kept, take, from;
 } ls_append_plan;
 
 struct ls_state {
@@ -141,7 +154,9 @@ char *ls__scoped_name(ls_program *p, const char *name);
 ls_tensor *ls__tensor(ls_program *p, ls_dtype type, ls_role role, int rank, const int64_t *dim);
 void ls__record_backward(ls_program *p);
 void ls__place_over_inputs(ls_program *p);
+bool ls__overlap(const ls_tensor *a, const ls_tensor *b); /* whether they share memory */
 void ls__join_nodes(ls_program *p);
+void ls__chain_nodes(ls_program *p); /* of a stream */
 void ls__recompute(ls_program *p, size_t forward_count); /* nodes before it are the forward part */
 ls_status ls__plan(ls_program *p);
 /* end[i], of each node: the node behind the passage that it lies in, 0 where it lies in none. A
@@ -149,10 +164,15 @@ ls_status ls__plan(ls_program *p);
  * several sequences each goes through it before the next begins. */
 void ls__find_passages(const ls_program *p, size_t *end);
 ls_status ls__bind_kernels(ls_program *p);
+double ls__node_flops(const ls_node *node);
+/* Whether neither position nor state enters a node, whatever the device. */
+bool ls__node_anywhere(const ls_node *node);
 /* How long a node takes, in floating-point operations of a product. */
 double ls__node_work(const ls_node *node);
 /* Advances the cache's extent. */
 ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node);
+/* Whether an append finds room for its rows behind those of the cache. */
+bool ls__appends_only(const ls_run *run, const ls_node *node);
 /* Whether a run would find every port where the last one left it, at the same address, with room
  * for its rows behind those that are there. */
 bool ls__state_goes_on(const ls_program *p, const ls_run *run);
@@ -170,6 +190,11 @@ ls_status ls__state_begin(ls_program *p, ls_state *state, ls_state *gradient);
 /* Gradients that pass through the state: before the backward part is recorded, and behind it. */
 void ls__state_seed(ls_program *p);
 void ls__state_hand_back(ls_program *p);
+/* parts.c: refuses nodes that would take a part of a cache for the whole; makes room to merge in; and
+ * the merging itself, where nodes of it come up in a run. */
+ls_status ls__check_parts(ls_program *p);
+bool ls__merges(const ls_node *node);
+ls_status ls__merge_node(ls_program *p, const ls_node *node);
 /* watch.c: the device's graphs of a run, one behind the other, with what watches them
  * between two. A run that is kept ends one graph at a watched place and begins the next. */
 void ls__graphs_next(ls_program *p, size_t place);

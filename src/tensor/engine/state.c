@@ -59,7 +59,7 @@ int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_max) {
 }
 
 static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_tensor *x,
-                         int64_t rows, ls_retention keep) {
+                         int64_t rows, ls_retention keep, bool in_parts) {
     int64_t dim[LS_RANK_MAX];
     const int64_t batch = p->options.batch;
     if (ls_begins_differ(p) && batch > 1 && (kind == LS_PORT_FIRST || x->dim[0] % batch != 0)) {
@@ -74,21 +74,31 @@ static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_
     dim[1] = rows;
     ls_tensor *cache = add_port(p, name, kind, x->type, x->rank, dim, keep, ls_row_of_token);
     if (cache == NULL) return NULL;
-    ((ls_port *)p->ports.at[cache->port])->appended = true;
-    ls_record(p, &append_op, &(struct ls_append){kind, keep}, sizeof(struct ls_append), 1, &x, 1,
-              &cache);
-    return cache;
+    ls_port *port = p->ports.at[cache->port];
+    struct ls_append how = {.kind = kind, .keep = keep};
+    port->appended = true;
+    if (in_parts) {
+        port->in_parts = true;
+        how.part_first = p->options.parts.own * rows;
+        how.part_end = how.part_first + rows;
+    }
+    ls_node *node = ls_record(p, &append_op, &how, sizeof how, 1, &x, 1, &cache);
+    return node != NULL && ls__list_add(p, &p->appends, node) ? cache : NULL;
 }
 
+/* A cache that fits a part is whole in each: there would be nothing to gain. */
 ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep) {
     if (ls_failed(p) || x == NULL || !p->options.streaming) return x;
     int64_t rows = ls_cache_rows(keep, p->options.capacity, p->options.chunk_max);
-    return append(p, name, LS_PORT_CACHE, x, rows, keep);
+    const int64_t part = ls_round_up(
+        ls_ceil_div(p->options.capacity, ls_max(1, p->options.parts.count)), ls_max(1, keep.unit));
+    const bool in_parts = !keep.whole && rows > part;
+    return append(p, name, LS_PORT_CACHE, x, in_parts ? part : rows, keep, in_parts);
 }
 
 ls_tensor *ls_cache_first(ls_program *p, const char *name, ls_tensor *x, int64_t rows) {
     if (ls_failed(p) || x == NULL || !p->options.streaming) return x;
-    return append(p, name, LS_PORT_FIRST, x, ls_max(rows, 1), (ls_retention){0});
+    return append(p, name, LS_PORT_FIRST, x, ls_max(rows, 1), (ls_retention){0}, false);
 }
 
 static void append_backward(ls_program *p, const ls_node *node) {
@@ -203,11 +213,24 @@ int64_t ls__lowest_seen(ls_retention keep, int64_t start, int64_t all) {
     return keep.window > 0 ? ls_min(window, block) : block;
 }
 
+/* Of a part: those of the chunk's rows that lie in it. None is dropped: there is room for all. */
+static ls_append_plan append_part(const ls_run *run, const struct ls_append *append, int64_t T,
+                                  ls_extent *extent) {
+    const int64_t first = ls_max(append->part_first, run->start);
+    const int64_t end = ls_min(append->part_end, run->start + T);
+    const ls_append_plan plan = {.kept = extent->count,
+                                 .take = ls_max(0, end - first),
+                                 .from = end > first ? first - run->start : 0};
+    *extent = (ls_extent){append->part_first, extent->count + plan.take};
+    return plan;
+}
+
 ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
     const struct ls_append *append = node->attributes;
     const ls_tensor *cache = node->out[0];
     ls_extent *extent = &run->state->port[cache->port].extent;
     int64_t T = node->in[0]->dim[1], capacity = cache->dim[1];
+    if (append->part_end > 0) return append_part(run, append, T, extent);
     ls_append_plan plan = {.kept = extent->count, .take = T};
     if (append->kind == LS_PORT_FIRST) {
         plan.take = ls_max(0, ls_min(T, capacity - run->start));
@@ -224,11 +247,10 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
     return plan;
 }
 
-/* Whether an append finds room for its rows behind those of the cache. */
-static bool appends_only(const ls_run *run, const ls_node *node) {
+bool ls__appends_only(const ls_run *run, const ls_node *node) {
     const struct ls_append *append = node->attributes;
     const ls_extent extent = ls_cache_extent(run, node->out[0]);
-    return append->kind == LS_PORT_CACHE && !append->keep.exact &&
+    return append->kind == LS_PORT_CACHE && !append->keep.exact && append->part_end == 0 &&
            extent.count == run->start - extent.first &&
            extent.count + node->in[0]->dim[1] <= node->out[0]->dim[1];
 }
@@ -240,10 +262,8 @@ bool ls__state_goes_on(const ls_program *p, const ls_run *run) {
         if (p->place[i].data != state->port[i].data ||
             p->place[i].first != state->port[i].extent.first)
             return false;
-    for (size_t i = 0; i < p->nodes.count; i++) {
-        const ls_node *node = p->nodes.at[i];
-        if (node->op == &append_op && !appends_only(run, node)) return false;
-    }
+    for (size_t i = 0; i < p->appends.count; i++)
+        if (!ls__appends_only(run, p->appends.at[i])) return false;
     return true;
 }
 
@@ -253,10 +273,7 @@ void ls__state_went_on(ls_program *p, const ls_state *state) {
 }
 
 void ls__append_all(const ls_program *p, const ls_run *run) {
-    for (size_t i = 0; i < p->nodes.count; i++) {
-        const ls_node *node = p->nodes.at[i];
-        if (node->op == &append_op) ls__append_begin(run, node);
-    }
+    for (size_t i = 0; i < p->appends.count; i++) ls__append_begin(run, p->appends.at[i]);
 }
 
 /* ---- states ---- */

@@ -23,6 +23,17 @@ size_t ls_program_nodes(const ls_program *p) {
     return p->nodes.count;
 }
 
+size_t ls_program_count(const ls_program *p, const char *op) {
+    const size_t length = strlen(op);
+    size_t count = 0;
+    for (size_t i = 0; i < p->nodes.count; i++) {
+        const char *name = ((const ls_node *)p->nodes.at[i])->op->name;
+        count += name != NULL && strncmp(name, op, length) == 0 &&
+                 (name[length] == '\0' || name[length] == '+');
+    }
+    return count;
+}
+
 /* Kernels add to the gradients of parameters among a node's operands, and to no others. */
 void ls_program_gradients_end(const ls_program *p, size_t *after) {
     memset(after, 0, p->store->count * sizeof *after);

@@ -14,7 +14,9 @@ enum { LS_ADAMW_PIECE = 16384 }; /* elements a piece has at most */
 typedef struct ls_adamw_piece {
     int64_t offset, count; /* elements, multiples of 64 */
     bool decays;
-    float rate;  /* times that of the pass; the decay is not */
+    float rate; /* times that of the pass; the decay is not */
+    double
+        running; /* share of the way that weights go to part * gradient instead; 0: they do not */
     int64_t own; /* where its moments begin, in `mean` and `square`; with `apart` its weights too */
 } ls_adamw_piece;
 
@@ -31,9 +33,11 @@ typedef struct ls_adamw {
     /* with g = scale * gradient: mean += (1 - beta1)(g - mean), square likewise of g^2,
      * weights -= decay * weights + rate * mean / (root * sqrt(square) + epsilon) */
     double beta1, beta2, epsilon, scale, decay, rate, root;
+    double part; /* of a sum of gradients that one leaf has, for pieces that run along */
 } ls_adamw;
 
-/* The sum of squares of each piece, in f64, to sums_here in the caller's memory. */
+/* The sum of squares of each piece, in f64, to sums_here in the caller's memory: 0 of one that runs
+ * along, unless something in it is not finite. */
 ls_status ls_adamw_squares(ls_ctx *ctx, const ls_adamw *pass, double *sums_here);
 /* The Euclidean norm, summed in f64; not finite where any element is not. */
 ls_status ls_adamw_norm(ls_ctx *ctx, const ls_adamw *pass, double *norm);

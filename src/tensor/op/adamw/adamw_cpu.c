@@ -40,12 +40,17 @@ static double squares_f32(const float *x, int64_t count) {
     return add_up(part);
 }
 
+static double counted(double running) {
+    return running > 0 ? 0 : 1;
+}
+
 static void norm_f64(const ls_run *run, const ls_node *node) {
     const ls_adamw *pass = node->attributes;
     const double *gradient = pass->gradient;
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t i = 0; i < pass->piece_count; i++)
-        pass->sums[i] = squares_f64(gradient + pass->pieces[i].offset, pass->pieces[i].count);
+        pass->sums[i] = counted(pass->pieces[i].running) *
+                        squares_f64(gradient + pass->pieces[i].offset, pass->pieces[i].count);
 }
 
 static void norm_f32(const ls_run *run, const ls_node *node) {
@@ -53,7 +58,8 @@ static void norm_f32(const ls_run *run, const ls_node *node) {
     const float *gradient = pass->gradient;
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t i = 0; i < pass->piece_count; i++)
-        pass->sums[i] = squares_f32(gradient + pass->pieces[i].offset, pass->pieces[i].count);
+        pass->sums[i] = counted(pass->pieces[i].running) *
+                        squares_f32(gradient + pass->pieces[i].offset, pass->pieces[i].count);
 }
 
 #define DEFINE_UPDATE(name, real, root_of)                                                         \
@@ -74,6 +80,18 @@ static void norm_f32(const ls_run *run, const ls_node *node) {
             w[i] = keep * w[i] - rate * mean / (root * root_of(square) + epsilon);                 \
         }                                                                                          \
     }
+#define DEFINE_FOLLOW(name, real)                                                                  \
+    static void name(const ls_adamw *pass, const ls_adamw_piece *piece, real *restrict w,          \
+                     real *restrict g, int64_t count) {                                            \
+        const real share = (real)piece->running, part = (real)pass->part;                          \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            w[i] += share * (part * g[i] - w[i]);                                                  \
+            g[i] = 0;                                                                              \
+        }                                                                                          \
+    }
+DEFINE_FOLLOW(follow_f64, double)
+DEFINE_FOLLOW(follow_f32, float)
+
 DEFINE_UPDATE(update_f64, double, sqrt)
 DEFINE_UPDATE(update_f32, float, sqrtf)
 
@@ -84,8 +102,11 @@ static void apply_f64(const ls_run *run, const ls_node *node) {
     for (int64_t i = 0; i < pass->piece_count; i++) {
         const ls_adamw_piece *piece = &pass->pieces[i];
         const int64_t at = piece->offset;
-        update_f64(pass, piece, w + (pass->apart ? piece->own : at), g + at, m + piece->own,
-                   v + piece->own, piece->count);
+        double *weights = w + (pass->apart ? piece->own : at);
+        if (piece->running > 0)
+            follow_f64(pass, piece, weights, g + at, piece->count);
+        else
+            update_f64(pass, piece, weights, g + at, m + piece->own, v + piece->own, piece->count);
     }
 }
 
@@ -104,7 +125,10 @@ static void apply_f32(const ls_run *run, const ls_node *node) {
             const int64_t at = piece->offset + done, own = piece->own + done;
             int64_t count = piece->count - done < BLOCK ? piece->count - done : BLOCK;
             float *weights = w + (pass->apart ? own : at);
-            update_f32(pass, piece, weights, g + at, m + own, v + own, count);
+            if (piece->running > 0)
+                follow_f32(pass, piece, weights, g + at, count);
+            else
+                update_f32(pass, piece, weights, g + at, m + own, v + own, count);
             if (pass->shadow != NULL) round_block(weights, pass->shadow + at, count);
         }
     }

@@ -18,12 +18,12 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
         for (int j = 0; j < 4; j++) sum += (double)g[j] * (double)g[j];
     }
     sum = ls_cuda_block_sum<LS_CUDA_THREADS>(sum);
-    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+    if (threadIdx.x == 0) sums[blockIdx.x] = piece.running > 0 ? 0 * sum : sum;
 }
 
 /* The numbers of a pass in f32. */
 typedef struct factors {
-    float beta1, rest1, beta2, rest2, keep, scale, epsilon, rate, root;
+    float beta1, rest1, beta2, rest2, keep, scale, epsilon, rate, root, part;
 } factors;
 
 typedef struct buffers {
@@ -48,6 +48,11 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
         ls_cuda_load<4>(weights, w);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
+            if (piece.running > 0) {
+                w[j] += (float)piece.running * (by.part * g[j] - w[j]);
+                g[j] = 0;
+                continue;
+            }
             float x = by.scale * g[j];
             mean[j] = by.beta1 * mean[j] + by.rest1 * x;
             square[j] = by.beta2 * square[j] + by.rest2 * (x * x);
@@ -77,7 +82,8 @@ static void apply(const ls_run *run, const ls_node *node) {
     if (pass->piece_count == 0) return;
     factors by = {(float)pass->beta1,       (float)(1 - pass->beta1), (float)pass->beta2,
                   (float)(1 - pass->beta2), (float)(1 - pass->decay), (float)pass->scale,
-                  (float)pass->epsilon,     (float)pass->rate,        (float)pass->root};
+                  (float)pass->epsilon,     (float)pass->rate,        (float)pass->root,
+                  (float)pass->part};
     buffers at = {(float *)pass->weights,
                   (float *)pass->gradient,
                   (float *)pass->mean,

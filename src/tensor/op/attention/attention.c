@@ -8,15 +8,19 @@ static double attention_flops(const ls_node *node);
 static double attention_grad_flops(const ls_node *node);
 
 static const ls_op attention_op = {
-    .name = "attention", .backward = attention_backward, .flops = attention_flops};
+    .name = "attention", .parts = true, .backward = attention_backward, .flops = attention_flops};
 static const ls_op attention_grad_op = {.name = "attention_grad", .flops = attention_grad_flops};
-static const ls_op listed_op = {
-    .name = "listed_attention", .backward = attention_backward, .flops = attention_flops};
+static const ls_op listed_op = {.name = "listed_attention",
+                                .parts = true,
+                                .backward = attention_backward,
+                                .flops = attention_flops};
 static const ls_op listed_grad_op = {.name = "listed_attention_grad",
                                      .flops = attention_grad_flops};
 /* The same with spans, under a name of its own: not every device has them. */
-static const ls_op span_op = {
-    .name = "span_attention", .backward = attention_backward, .flops = attention_flops};
+static const ls_op span_op = {.name = "span_attention",
+                              .parts = true,
+                              .backward = attention_backward,
+                              .flops = attention_flops};
 static const ls_op span_grad_op = {.name = "span_attention_grad", .flops = attention_grad_flops};
 
 ls_key_set ls_key_set_all(ls_tensor *q, ls_tensor *k, ls_tensor *v) {
@@ -343,11 +347,28 @@ static const ls_op *op_of(const ls_attention_attributes *attributes, bool backwa
     return backward ? &attention_grad_op : &attention_op;
 }
 
-ls_tensor *ls_attention(ls_program *p, int sets, const ls_key_set *set,
+/* Whether any set has keys of one part alone. Then the others', which all parts have, and the extra 1
+ * of the sum are the first part's to count. */
+static bool take_part(const ls_program *p, int sets, ls_key_set *set,
+                      ls_attention_options *options) {
+    bool any = false;
+    for (int i = 0; i < sets; i++) any |= ls_in_parts(p, set[i].k);
+    if (!any || ls_program_about(p)->parts.own == 0) return any;
+    for (int i = 0; i < sets; i++)
+        if (!ls_in_parts(p, set[i].k)) set[i].key_end = set[i].key_first;
+    options->off_by_one = false;
+    return true;
+}
+
+ls_tensor *ls_attention(ls_program *p, int sets, const ls_key_set *given,
                         ls_attention_options options, ls_tensor **lse) {
     ls_tensor *in[LS_KEY_SETS_MAX * LS_ATTENTION_SLOTS];
+    ls_key_set set[LS_KEY_SETS_MAX];
     size_t bytes;
     if (lse != NULL) *lse = NULL;
+    if (sets > 0 && sets <= LS_KEY_SETS_MAX) memcpy(set, given, (size_t)sets * sizeof *set);
+    const bool part =
+        !ls_failed(p) && sets > 0 && sets <= LS_KEY_SETS_MAX && take_part(p, sets, set, &options);
     ls_attention_attributes *attributes = ls_attention_describe(p, sets, set, options, in, &bytes);
     if (attributes == NULL) return NULL;
     const int64_t B = set[0].q->dim[0], T = set[0].q->dim[1], H = set[0].q->dim[2];
@@ -356,6 +377,7 @@ ls_tensor *ls_attention(ls_program *p, int sets, const ls_key_set *set,
     ls_record(p, op_of(attributes, false), attributes, bytes, sets * LS_ATTENTION_SLOTS, in, 2,
               out);
     ls_free(ls_program_ctx(p), attributes);
+    if (part) ls_merge_parts(p, &out[0], &out[1]);
     if (lse != NULL) *lse = out[1];
     return out[0];
 }

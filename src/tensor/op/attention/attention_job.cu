@@ -11,6 +11,7 @@ enum {
     TILE_QUERIES = 128,  /* rows of queries that one block takes where it computes in tiles */
     BLOCKS_WANTED = 512, /* below about this the keys are cut into parts */
     SPLIT_KEYS_LEAST = 256,
+    PART_ROWS_LEAST = 128, /* of one token's keys: what is cached streams in */
     SPLITS_MAX = 128,
     GRAD_BLOCKS_WANTED = 264, /* below half of it outer tiles of gradients are cut into parts */
     PART_STEPS_LEAST = 8,
@@ -92,7 +93,9 @@ int ls_cuda_attention_decode_heads(int64_t H, int64_t G) {
 }
 
 int ls_cuda_attention_decode_splits(int64_t B, int64_t H, int64_t G, int64_t rows) {
-    return splits_of(B * H / ls_cuda_attention_decode_heads(H, G), rows);
+    const int64_t blocks = B * H / ls_cuda_attention_decode_heads(H, G);
+    const int64_t splits = ls_min(ceil_div(BLOCKS_WANTED, blocks), ceil_div(rows, PART_ROWS_LEAST));
+    return 2 * blocks > BLOCKS_WANTED ? 1 : (int)ls_max(1, ls_min(splits, SPLITS_MAX));
 }
 
 /* ---- parts of outer tiles ---- */

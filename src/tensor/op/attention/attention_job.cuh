@@ -149,7 +149,16 @@ int ls_cuda_attention_distance_parts(int64_t B, int64_t T, int64_t H, int64_t ro
  * the rows of a cache. */
 bool ls_cuda_attention_decode_fits(const ls_run *run, const ls_node *node,
                                    const ls_cuda_attention *job);
-void ls_cuda_attention_decode(const ls_run *run, ls_cuda_attention *job, ls_dtype type);
+/* In a chain the token's key and value, [B,1,G,K], are not in the cache yet, and queries and keys are
+ * rotated (both or neither). */
+typedef struct ls_cuda_decode_chain {
+    const ls_tensor *key, *value;
+    const ls_node *rotates_key, *rotates_query; /* NULL: neither is */
+} ls_cuda_decode_chain;
+bool ls_cuda_attention_turns_fit(const ls_node *key, const ls_node *query, ls_dtype type);
+bool ls_cuda_attention_fresh_fits(const ls_tensor *x, ls_dtype type);
+void ls_cuda_attention_decode(const ls_run *run, ls_cuda_attention *job, ls_dtype type,
+                              const ls_cuda_decode_chain *chain); /* or NULL */
 int ls_cuda_attention_decode_heads(int64_t H, int64_t G);
 int ls_cuda_attention_decode_splits(int64_t B, int64_t H, int64_t G, int64_t rows);
 

@@ -5,6 +5,7 @@
 #define LS_TENSOR_CUDA_HOPPER_ATTENTION_H
 
 #include "tensor/cuda/cuda.cuh"
+#include "tensor/op/rotate/rotate.cuh"
 
 /* Element [b][row][head][e] is at data + b * batch + row * row + head * head + e, all counted in
  * elements; e runs over D. */
@@ -20,7 +21,8 @@ typedef struct ls_hopper_attention {
     int64_t hi;          /* admitted: 0 <= n - m <= hi */
     int64_t block;       /* > 0: and floor(n / block) - floor(m / block) <= 1 */
     const float *slopes; /* [H] on the device, none negative, or NULL: score -= slope * (n - m) */
-    bool every_key;      /* reads keys too whose weights are 0 under slopes: the same, for checks */
+    bool walks;     /* blocks stay and go from tile to tile, heads of 64 without xPos: the same */
+    bool every_key; /* reads keys too whose weights are 0 under slopes: the same, for checks */
     /* xPos: keys carry their factor relative to the start of their decay_block; queries are given
      * theirs here, 2 to the power of log_decay[pair] * (n - start of the block). */
     bool decays;
@@ -28,7 +30,8 @@ typedef struct ls_hopper_attention {
     bool decay_halves;      /* pair i = (i, i + decay_pairs), else (2 i, 2 i + 1) */
     const float *log_decay; /* [decay_pairs] in units of log 2, on the device */
     ls_hopper_array q, k, v, o;
-    ls_hopper_array d_o, dq, dk, dv; /* backward alone */
+    ls_hopper_array d_o, dq, dk, dv;  /* backward alone */
+    ls_cuda_turns dq_turns, dk_turns; /* by which dq and dk are rotated; heads of 64 alone */
     float *lse;      /* [B,H,T], natural logarithm; -INFINITY for no keys; forward: or NULL */
     void *workspace; /* 256-byte aligned, in both directions */
 } ls_hopper_attention;

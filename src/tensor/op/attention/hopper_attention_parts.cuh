@@ -98,6 +98,11 @@ hopper_decay hopper_decay_of(const ls_hopper_attention *a);
 bool hopper_map(ls_cuda *cuda, const ls_hopper_attention *a, const ls_hopper_array *x, int64_t rows,
                 int64_t heads, int box, CUtensorMap *map);
 
+/* Whether blocks go from place to place where they are asked to. */
+inline bool hopper_walks(const ls_hopper_attention *a) {
+    return a->walks && a->D == 64 && !a->decays;
+}
+
 /* The reach of slopes, [B,H] on the device at the beginning of the workspace: keys that are further
  * from a query than that have a weight of exactly 0. NULL: all are read, since there are no slopes,
  * or fewer queries or keys than `least`, which it takes for the search to pay. See
@@ -213,6 +218,37 @@ __device__ inline uint32_t hopper_piece_at(const char *tile) {
 }
 __device__ inline uint32_t hopper_piece_step(uint32_t at, int i, int panel_bytes) {
     return (at ^ (uint32_t)(i % 4 * 32)) + (uint32_t)(i / 4 * panel_bytes);
+}
+
+/* 64 rows of sums of heads of 64, from `row` on, are rotated: both elements of a pair are in one
+ * thread. */
+template <bool HALVES>
+__device__ inline void hopper_turn_pairs(float (&sums)[32], const ls_cuda_turns *by, int row,
+                                         int rows) {
+    enum { PAIRS = 32, APART = HALVES ? 16 : 1 };
+    const int t = (int)threadIdx.x % HOPPER_GROUP;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int here = row + 16 * (t / 32) + t % 32 / 4 + 8 * r;
+        if (here >= rows) continue;
+        const float *cosines = by->cosines + here * PAIRS, *sines = by->sines + here * PAIRS;
+#pragma unroll
+        for (int i = 0; i < 8; i++) { /* a thread's pairs of this row */
+            const int u = HALVES ? i / 2 * 4 + 2 * r + i % 2 : 4 * i + 2 * r;
+            const int pair = HALVES ? i / 2 * 8 + 2 * (t % 4) + i % 2 : 4 * i + t % 4;
+            const float cosine = cosines[pair], sine = sines[pair];
+            const float one = sums[u], other = sums[u + APART];
+            sums[u] = one * cosine - other * sine;
+            sums[u + APART] = other * cosine + one * sine;
+        }
+    }
+}
+__device__ inline void hopper_turn(float (&sums)[32], const ls_cuda_turns *by, int row, int rows) {
+    if (by->cosines == NULL) return;
+    if (by->halves)
+        hopper_turn_pairs<true>(sums, by, row, rows);
+    else
+        hopper_turn_pairs<false>(sums, by, row, rows);
 }
 
 /* 64 rows of sums times a factor to device memory, by way of shared memory that no one else uses:

@@ -84,9 +84,9 @@ static int64_t row_elements(const ls_tensor *tensor) {
 static void append_row(const ls_tensor *x, const ls_tensor *cache, const ls_append_plan *plan,
                        int64_t i) {
     const size_t size = ls_dtype_size(cache->type), row = (size_t)row_elements(cache) * size;
-    const int64_t b = i / plan->take, t = i % plan->take;
+    const int64_t b = i / plan->take, t = i % plan->take, from = plan->from + t;
     memcpy((char *)ls_data(cache) + (size_t)(b * cache->dim[1] + plan->kept + t) * row,
-           (const char *)ls_data(x) + (size_t)(b * x->stride[0] + t * x->stride[1]) * size, row);
+           (const char *)ls_data(x) + (size_t)(b * x->stride[0] + from * x->stride[1]) * size, row);
 }
 
 static void cache_append(const ls_run *run, const ls_node *node) {

@@ -167,7 +167,7 @@ static void cache_append(const ls_run *run, const ls_node *node) {
     for (int64_t done = 0; plan.drop > 0 && done < plan.kept; done += plan.drop)
         copy_band(run, (band){cache, done}, (band){cache, plan.drop + done},
                   ls_min(plan.drop, plan.kept - done), "cache_append");
-    copy_band(run, (band){cache, plan.kept}, (band){x, 0}, plan.take, "cache_append");
+    copy_band(run, (band){cache, plan.kept}, (band){x, plan.from}, plan.take, "cache_append");
 }
 
 /* The chunk's rows that the cache holds get their gradient from there, others zeros. */

@@ -16,7 +16,7 @@ static double flops(const ls_node *node) {
            ((double)(q->dim[3] + v->dim[3]) * seen + (double)q->dim[3] * (double)at->most);
 }
 
-static const ls_op retrieve_op = {.name = "landmark_retrieve", .flops = flops};
+static const ls_op retrieve_op = {.name = "landmark_retrieve", .parts = true, .flops = flops};
 static const ls_op rows_op = {.name = "landmark_rows"};
 
 static bool fits(const ls_tensor *q, const ls_tensor *k, const ls_tensor *v, const ls_tensor *l) {
@@ -37,12 +37,16 @@ ls_tensor *ls_landmark_retrieve(ls_program *p, ls_tensor *q, ls_tensor *k, ls_te
         ls_refuse(p, LS_EBUG, "landmark_retrieve: the operands do not fit");
         return NULL;
     }
-    const ls_retrieve_attributes attributes = {*about, k->dim[1] / about->block};
-    ls_tensor *y =
-        ls_activation(p, ls_type(p), LS_DIMS(q->dim[0], q->dim[1], q->dim[2], v->dim[3]));
+    const bool part = ls_in_parts(p, k);
+    const int64_t rows = part ? ls_program_about(p)->capacity : k->dim[1];
+    const ls_retrieve_attributes attributes = {*about, rows / about->block};
+    ls_tensor *out[2] = {
+        ls_activation(p, ls_type(p), LS_DIMS(q->dim[0], q->dim[1], q->dim[2], v->dim[3])), NULL};
+    if (part) out[1] = ls_activation(p, ls_wide_type(p), LS_DIMS(q->dim[0], q->dim[2], q->dim[1]));
     ls_record(p, &retrieve_op, &attributes, sizeof attributes, 4,
-              (ls_tensor *[]){q, k, v, landmarks}, 1, &y);
-    return y;
+              (ls_tensor *[]){q, k, v, landmarks}, 2, out);
+    if (part) ls_merge_parts(p, &out[0], &out[1]);
+    return out[0];
 }
 
 ls_tensor *ls_landmark_rows(ls_program *p, const char *name, ls_tensor *x, int64_t block) {

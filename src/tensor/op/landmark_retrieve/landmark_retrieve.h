@@ -30,7 +30,8 @@ ls_tensor *ls_landmark_rows(ls_program *p, const char *name, ls_tensor *x, int64
 
 /* ---- for the kernels ---- */
 
-/* landmark_retrieve: in q, k, v, landmarks; out y
+/* landmark_retrieve: in q, k, v, landmarks; out y, and where keys are in parts the logarithm of the
+ *                    sum of exponentials, wide [B,H,T]; blocks that are not held are not seen
  * landmark_rows:     in x; out those of the chunk, [B,most,...] */
 typedef struct ls_retrieve_attributes {
     ls_retrieval about;

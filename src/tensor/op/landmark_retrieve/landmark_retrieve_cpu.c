@@ -36,7 +36,7 @@ static size_t lay_scratch(const ls_node *node, char *base, scratch *d) {
     const ls_retrieval *about = &at->about;
     const size_t size = ls_dtype_size(ls_wide_of(q));
     const int64_t places =
-        most_chosen(at) + 2 + ls_min(about->local, node->in[LS_RETRIEVE_K]->dim[1]) / about->block;
+        most_chosen(at) + 2 + ls_min(about->local, at->most * about->block) / about->block;
     size_t used = 0;
     d->best = ls_take(base, &used, (size_t)(most_chosen(at) + 1) * sizeof *d->best);
     d->angles = ls_take(base, &used, (size_t)(places * 2 * about->rotary.pairs) * sizeof(double));
@@ -59,8 +59,8 @@ typedef struct look {
     const scratch *d;
     ls_dtype type, wide;
     ls_head head, keys;
-    int64_t row;   /* of the chunk */
-    int64_t first; /* position of the first key that is held */
+    int64_t row;    /* of the chunk */
+    ls_extent held; /* keys */
     ls_retrieve_place at;
     double most, total; /* of the shared softmax */
 } look;
@@ -181,7 +181,7 @@ LS_INLINE void score(const look *l, int64_t block, int64_t n) {
         set(l->wide, l->d->scores, j,
             l->about->scale *
                 product(l->type, l->d->turned, ls_data(k),
-                        ls_head_place(k, l->keys, block * l->about->block + j - l->first),
+                        ls_head_place(k, l->keys, block * l->about->block + j - l->held.first),
                         k->dim[3]));
 }
 
@@ -202,7 +202,7 @@ LS_INLINE double gather(const look *l, void *to, int64_t block, int64_t n, doubl
     for (int64_t i = 0; i < v->dim[3]; i++) set(l->wide, to, i, 0);
     for (int64_t j = 0; j < n; j++)
         add(l->type, to, 1, element(l->wide, l->d->scores, j), ls_data(v),
-            ls_head_place(v, l->keys, block * l->about->block + j - l->first), v->dim[3]);
+            ls_head_place(v, l->keys, block * l->about->block + j - l->held.first), v->dim[3]);
     return sum;
 }
 
@@ -228,22 +228,34 @@ LS_INLINE void see_own(look *l) {
     add(l->wide, l->d->sum, keep, exp(most - l->most), l->d->inside, 0, V);
 }
 
+/* Of keys in parts other programs see the other blocks. */
+LS_INLINE bool holds(const look *l, int64_t block) {
+    const int64_t at = block * l->about->block;
+    return at >= l->held.first && at < l->held.first + l->held.count;
+}
+
 LS_INLINE void look_up(look *l) {
     const int64_t k = l->at.chosen, V = l->node->in[LS_RETRIEVE_V]->dim[3];
-    const ls_tensor *y = l->node->out[0];
+    const ls_tensor *y = l->node->out[0], *lse = l->node->out[1];
     for (int64_t i = 0; i < V; i++) set(l->wide, l->d->sum, i, 0);
     l->most = -INFINITY;
     l->total = 0;
     choose(l);
     for (int64_t j = 0; j < k; j++) {
         const int64_t block = l->d->best[j].block, slot = j + (block >= l->at.before - k);
-        see_earlier(l, block, l->at.local + k + 1 - slot);
+        if (holds(l, block)) see_earlier(l, block, l->at.local + k + 1 - slot);
     }
-    for (int64_t e = l->at.local; e > 0; e--) see_earlier(l, l->at.before + l->at.local - e, e);
-    see_own(l);
+    for (int64_t e = l->at.local; e > 0; e--)
+        if (holds(l, l->at.before + l->at.local - e))
+            see_earlier(l, l->at.before + l->at.local - e, e);
+    if (holds(l, l->at.before + l->at.local)) see_own(l);
+    const double total = l->most == -INFINITY ? 1 : l->total; /* nothing is seen: zeros */
     for (int64_t i = 0; i < V; i++)
         ls_tensor_set(y, ls_head_place(y, l->head, l->row) + i,
-                      element(l->wide, l->d->sum, i) / l->total);
+                      element(l->wide, l->d->sum, i) / total);
+    if (lse != NULL)
+        ls_tensor_set(lse, (l->head.b * lse->dim[1] + l->head.h) * lse->dim[2] + l->row,
+                      l->most + log(total));
 }
 
 /* A query's heads that share a key head. */
@@ -262,7 +274,7 @@ LS_INLINE void look_from(const ls_run *run, const ls_node *node, ls_dtype type, 
               .wide = type == LS_F64 ? LS_F64 : LS_F32,
               .keys = keys,
               .row = row,
-              .first = ls_cache_extent(run, node->in[LS_RETRIEVE_K]).first,
+              .held = ls_cache_extent(run, node->in[LS_RETRIEVE_K]),
               .at = ls_retrieve_place_of(about->block, about->top, about->local, run->start + row)};
     fill_angles(about, &l.at, d.angles);
     for (int64_t h = keys.h * shared; h < (keys.h + 1) * shared; h++) {

@@ -25,12 +25,13 @@ template <typename T> static __device__ T *row_of(const heads &x, int64_t b, int
 
 struct retrieve_job {
     int B, T, H, G, K, V, pairs;
-    int64_t block, top, local, start, held; /* position of query 0, and of the first key */
-    int most;                               /* blocks that are chosen at most */
+    int64_t block, top, local, start, held, end; /* of query 0, the first key, behind the last */
+    int most;                                    /* blocks that are chosen at most */
     float scale;
     double factor;
     bool halves;
     heads q, k, v, landmarks, y;
+    float *lse; /* [B,H,T], or NULL */
 };
 
 /* Frequencies are constants of the program, too many for an argument of a kernel beside the rest. */
@@ -166,6 +167,11 @@ static __device__ void see(const retrieve_job &j, const scratch &d, softmax *all
     __syncthreads();
 }
 
+/* Of keys in parts other programs see the other blocks. */
+static __device__ bool holds(const retrieve_job &j, int64_t block) {
+    return block * j.block >= j.held && block * j.block < j.end;
+}
+
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     retrieve_kernel(const retrieve_job j, const frequencies f) {
@@ -180,17 +186,24 @@ static __global__ void __launch_bounds__(THREADS)
     choose<T>(j, f, d, at, b, g);
     for (int64_t i = 0; i < at.chosen; i++) {
         const int64_t block = d.chosen[i], slot = i + (block >= at.before - at.chosen);
+        if (!holds(j, block)) continue;
         turn(j, f, d, at.local + at.chosen + 1 - slot, at.row);
         see<T>(j, d, &all, block, (int)j.block - 1, true, b, g);
     }
     for (int64_t e = at.local; e > 0; e--) {
+        if (!holds(j, at.before + at.local - e)) continue;
         turn(j, f, d, e, at.row);
         see<T>(j, d, &all, at.before + at.local - e, (int)j.block - 1, true, b, g);
     }
-    turn(j, f, d, 0, at.row);
-    see<T>(j, d, &all, at.before + at.local, (int)min(j.block - 1, at.row + 1), false, b, g);
+    if (holds(j, at.before + at.local)) {
+        turn(j, f, d, 0, at.row);
+        see<T>(j, d, &all, at.before + at.local, (int)min(j.block - 1, at.row + 1), false, b, g);
+    }
+    const float sum = all.most == -INFINITY ? 1.0f : all.sum; /* nothing is seen: zeros */
     for (int e = (int)threadIdx.x; e < j.V; e += THREADS)
-        row_of<T>(j.y, b, row, h)[e] = ls_cuda_narrow<T>(d.sum[e] / all.sum);
+        row_of<T>(j.y, b, row, h)[e] = ls_cuda_narrow<T>(d.sum[e] / sum);
+    if (j.lse != NULL && threadIdx.x == 0)
+        j.lse[((int64_t)b * j.H + h) * j.T + row] = all.most + logf(sum);
 }
 
 static retrieve_job job_of(const ls_run *run, const ls_node *node) {
@@ -202,7 +215,9 @@ static retrieve_job job_of(const ls_run *run, const ls_node *node) {
     j.G = (int)k->dim[2], j.V = (int)v->dim[3];
     j.pairs = (int)at->about.rotary.pairs;
     j.block = at->about.block, j.top = at->about.top, j.local = at->about.local;
-    j.start = run->start, j.held = ls_cache_extent(run, k).first;
+    const ls_extent held = ls_cache_extent(run, k);
+    j.start = run->start, j.held = held.first, j.end = held.first + held.count;
+    j.lse = node->out[1] == NULL ? NULL : (float *)ls_data(node->out[1]);
     j.most = (int)ls_min(at->about.top, at->most);
     j.scale = (float)at->about.scale;
     j.factor = at->about.rotary.factor, j.halves = at->about.rotary.halves;

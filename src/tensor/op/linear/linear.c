@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "tensor/op/fp8/fp8.h"
 #include "tensor/op/pointwise/pointwise.h"
 
 static void backward(ls_program *p, const ls_node *node);
@@ -33,6 +34,7 @@ static ls_tensor *product(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_ten
                   (long long)x->dim[last]);
         return NULL;
     }
+    if (ls_fp8_fits(p, x, weight)) return ls_fp8_linear(p, x, weight, bias);
     int64_t dim[LS_RANK_MAX];
     memcpy(dim, x->dim, sizeof dim);
     dim[last] = weight->dim[0];

@@ -1,7 +1,9 @@
+#include "tensor/cuda/column_sums.cuh"
+#include "tensor/cuda/few_rows.cuh"
 #include "tensor/cuda/product.cuh"
 
 extern "C" {
-#include "tensor/op/activate/activate.h"
+#include "tensor/op/residual_norm/residual_norm.h"
 }
 
 static ls_cuda_matrix matrix(const ls_tensor *tensor, bool transposed, int64_t *rows,
@@ -71,18 +73,25 @@ static size_t weight_grad_workspace(const ls_node *node, int threads) {
 
 /* ---- with the activation that follows: see engine/join.c ---- */
 
-/* The second of two nodes, of which the first has so many operands; each has one result. */
-static ls_node second_of(const ls_node *node, int first_in) {
-    ls_node second = *node;
-    second.in += first_in, second.in_count -= first_in;
-    second.out += 1, second.out_count -= 1;
-    return second;
-}
-
 static bool row_fits(const ls_tensor *tensor, int64_t *stride) {
     int64_t rows, width;
     return ls_rows(tensor, &rows, &width, stride) && *stride % 8 == 0 && width % 8 == 0 &&
            (uintptr_t)ls_data(tensor) % 16 == 0;
+}
+
+/* Of a product in fp8, whose gradient of the weight is summed from codes. */
+static void bias_grad(const ls_run *run, const ls_node *node) {
+    int64_t rows, width, stride;
+    ls_rows(node->in[0], &rows, &width, &stride);
+    ls_cuda_column_sums(ls_cuda_of(run), ls_data(node->in[0]), node->in[0]->type, rows, width,
+                        stride, (float *)ls_param_gradient(run, node->in[1]),
+                        (float *)run->workspace);
+}
+
+static size_t bias_grad_workspace(const ls_node *node, int threads) {
+    int64_t rows, width, stride;
+    ls_rows(node->in[0], &rows, &width, &stride);
+    return ls_cuda_column_sums_bytes(rows, width);
 }
 
 /* A product and the activation, or its gradient, that takes it: in one step, where cuBLASLt has that
@@ -107,15 +116,51 @@ static void with_activation(const ls_run *run, const ls_node *second, const char
 }
 
 static void forward_activate(const ls_run *run, const ls_node *node) {
-    const ls_node second = second_of(node, 3);
-    ls_cuda_product g = forward_product(node);
-    with_activation(run, &second, "activate", &g, run->workspace);
+    ls_cuda_product g = forward_product(&node->parts[0]);
+    with_activation(run, &node->parts[1], "activate", &g, run->workspace);
 }
 
 static void input_grad_activate(const ls_run *run, const ls_node *node) {
-    const ls_node second = second_of(node, 2);
-    ls_cuda_product g = input_grad_product(node);
-    with_activation(run, &second, "activate_grad", &g, NULL);
+    ls_cuda_product g = input_grad_product(&node->parts[0]);
+    with_activation(run, &node->parts[1], "activate_grad", &g, NULL);
+}
+
+/* ---- in a chain behind a norm, with or without an activation: see engine/chain.c ---- */
+
+static ls_cuda_few_norm few_norm(const ls_node *node) {
+    const ls_residual_norm_attributes *about =
+        (const ls_residual_norm_attributes *)node->attributes;
+    ls_cuda_few_norm norm = {};
+    int64_t rows, width;
+    if (node->in[1] != NULL) {
+        norm.delta = ls_data(node->in[1]);
+        ls_rows(node->in[1], &rows, &width, &norm.delta_stride);
+        norm.total = ls_data(node->out[1]);
+    }
+    norm.weight = ls_cuda_floats(node->in[2]);
+    norm.bias = ls_cuda_floats(node->in[3]);
+    norm.y = ls_data(node->out[0]);
+    norm.statistics = (float2 *)ls_data(node->out[2]);
+    norm.epsilon = (float)about->epsilon;
+    norm.centred = about->kind == LS_NORM_LAYER;
+    return norm;
+}
+
+static void norm_chain(const ls_run *run, const ls_node *node) {
+    const ls_chain *chain = (const ls_chain *)node->attributes;
+    const ls_node *normed = chain->node[0], *last = chain->node[chain->count - 1];
+    const ls_cuda_few_norm norm = few_norm(normed);
+    ls_cuda_few_activation act = {};
+    ls_cuda_product g = forward_product(chain->node[1]);
+    g.a = matrix(normed->in[0], false, &g.m, &g.k);
+    if (chain->count == 3) {
+        const ls_activate_attributes *about = (const ls_activate_attributes *)last->attributes;
+        act.there = true;
+        act.gated = about->gated;
+        act.kind = about->kind;
+        into(&g, last->out[0]);
+    }
+    if (!ls_cuda_few_rows_join(run, &g, &norm, &act)) ls_cuda_chain_apart(run, node);
 }
 
 LS_CUDA_DECLARE_TABLE(linear);
@@ -123,7 +168,10 @@ const ls_kernel LS_CUDA_TABLE(linear)[] = {
     {"linear", {NULL, forward, forward}, forward_workspace},
     {"linear_input_grad", {NULL, input_grad, input_grad}, NULL},
     {"linear_weight_grad", {NULL, weight_grad, weight_grad}, weight_grad_workspace},
+    {"linear_bias_grad", {NULL, NULL, bias_grad}, bias_grad_workspace},
     {"linear+activate", {NULL, NULL, forward_activate}, forward_workspace},
     {"linear_input_grad+activate_grad", {NULL, NULL, input_grad_activate}, NULL},
+    {"residual_norm+linear", {NULL, norm_chain, norm_chain}, ls_cuda_chain_workspace},
+    {"residual_norm+linear+activate", {NULL, norm_chain, norm_chain}, ls_cuda_chain_workspace},
     {0},
 };

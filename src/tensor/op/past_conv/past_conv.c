@@ -14,7 +14,8 @@ static double grad_flops(const ls_node *node) {
     return 2 * flops_of(node->in[0], node->in[1], node->in[3]);
 }
 
-static const ls_op conv_op = {.name = "past_conv", .backward = backward, .flops = flops};
+static const ls_op conv_op = {
+    .name = "past_conv", .parts = true, .backward = backward, .flops = flops};
 static const ls_op grad_op = {.name = "past_conv_grad", .flops = grad_flops};
 
 ls_tensor *ls_past_conv(ls_program *p, ls_tensor *u, ls_tensor *k, ls_tensor *skip) {
@@ -28,9 +29,11 @@ ls_tensor *ls_past_conv(ls_program *p, ls_tensor *u, ls_tensor *k, ls_tensor *sk
                   (long long)k->dim[k->rank - 1]);
         return NULL;
     }
+    const bool part = ls_in_parts(p, u);
     int64_t T = u->port >= 0 ? ls_program_about(p)->length : u->dim[1];
     ls_tensor *y = ls_activation(p, ls_type(p), LS_DIMS(u->dim[0], T, u->dim[2]));
     ls_record(p, &conv_op, NULL, 0, 3, (ls_tensor *[]){u, k, skip}, 1, &y);
+    if (part) ls_merge_parts(p, &y, NULL);
     return y;
 }
 

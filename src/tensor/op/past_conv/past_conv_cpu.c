@@ -16,9 +16,10 @@ static rows rows_of(const ls_tensor *tensor) {
     return (rows){ls_data(tensor), tensor->stride[0], tensor->stride[1]};
 }
 
-/* Row `newest` of u is that of the chunk's first token; the one of lag s lies s rows before. */
+/* Row `newest` of u is that of the chunk's first token; the one of lag s lies s rows before. Of a
+ * cache in parts there may be neither: rows 0 to `held` are. */
 typedef struct conv {
-    int64_t B, T, D, lags, newest;
+    int64_t B, T, D, lags, newest, held;
     int64_t before; /* rows before the chunk that have a gradient */
     rows u, k;
     const void *skip;
@@ -32,6 +33,7 @@ static conv conv_of(const ls_run *run, const ls_node *node, const ls_tensor *y) 
         .D = y->dim[2],
         .lags = k->port >= 0 ? ls_cache_extent(run, k).count : k->dim[1],
         .newest = run->start - ls_cache_extent(run, u).first,
+        .held = ls_cache_extent(run, u).count,
         .u = rows_of(u),
         .k = rows_of(k),
         .skip = node->in[2] == NULL ? NULL : ls_data(node->in[2]),
@@ -53,8 +55,9 @@ static void forward_f64(const ls_run *run, const ls_node *node) {
         for (int64_t t = 0; t < c.T; t++)
             for (int64_t d = 0; d < c.D; d++) {
                 int64_t here = c.newest + t;
-                double sum = skip == NULL ? 0 : skip[d] * *spot(c.u, b, here, d);
-                for (int64_t s = 0; s <= here && s < c.lags; s++)
+                const bool own = here >= 0 && here < c.held;
+                double sum = skip == NULL || !own ? 0 : skip[d] * *spot(c.u, b, here, d);
+                for (int64_t s = ls_max(0, here - c.held + 1); s <= here && s < c.lags; s++)
                     sum += *spot(c.k, 0, s, d) * *spot(c.u, b, here - s, d);
                 *spot(y, b, t, d) = sum;
             }
@@ -160,14 +163,17 @@ LS_INLINE ls_vec skip_of(const conv *c, int64_t d, int64_t left) {
 /* to[at + i] = sum[i] + skip * along[from + i]. */
 typedef struct finish {
     rows to, along;
-    int64_t b, at, from, count;
+    int64_t b, at, from, count, held; /* held: rows of `along` */
 } finish;
 
 LS_INLINE void store_rows(const finish *f, ls_dtype type, int64_t d, int64_t left, ls_vec skip,
                           const ls_vec *sum) {
-    for (int64_t i = 0; i < f->count; i++)
-        ls_store_left(f->to.data, type, f->b * f->to.batch + (f->at + i) * f->to.row + d, left,
-                      sum[i] + skip * load(f->along, type, f->b, f->from + i, d, left));
+    for (int64_t i = 0; i < f->count; i++) {
+        const int64_t from = f->from + i;
+        ls_vec y = sum[i];
+        if (from >= 0 && from < f->held) y += skip * load(f->along, type, f->b, from, d, left);
+        ls_store_left(f->to.data, type, f->b * f->to.batch + (f->at + i) * f->to.row + d, left, y);
+    }
 }
 
 LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
@@ -185,12 +191,19 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
             for (int64_t t = first, count; t < end; t += count) {
                 count = rows_at(t, end);
                 const int64_t here = c.newest + t;
-                const sliding s = {
-                    c.k, c.u, 0, b, here, -1, ls_max(0, here - c.lags + 1), here + count, c.lags};
+                const sliding s = {c.k,
+                                   c.u,
+                                   0,
+                                   b,
+                                   here,
+                                   -1,
+                                   ls_max(0, here - c.lags + 1),
+                                   ls_min(here + count, c.held),
+                                   c.lags};
                 ls_vec sum[BLOCK];
                 clear(sum);
                 slide_rows(&s, LS_F32, type, d, left, count, sum);
-                const finish f = {y, c.u, b, t, here, count};
+                const finish f = {y, c.u, b, t, here, count, c.held};
                 store_rows(&f, type, d, left, skip_of(&c, d, left), sum);
             }
         }
@@ -221,7 +234,7 @@ LS_INLINE void input_gradient(const conv *c, ls_dtype type, rows dy, rows du, in
         ls_vec sum[BLOCK];
         clear(sum);
         slide_rows(&s, type, LS_F32, d, left, count, sum);
-        const finish f = {du, dy, b, c->newest + t, t, count};
+        const finish f = {du, dy, b, c->newest + t, t, count, c->T};
         store_rows(&f, type, d, left, skip_of(c, d, left), sum);
     }
 }

@@ -42,9 +42,10 @@ template <typename T> static past_rows<T> rows_of(const ls_tensor *tensor) {
     return rows;
 }
 
-/* Row `newest` of u is that of the chunk's first token; the one of lag s lies s rows before. */
+/* Row `newest` of u is that of the chunk's first token; the one of lag s lies s rows before. Of a
+ * cache in parts there may be neither: rows 0 to `known` are. */
 template <typename T> struct past_job {
-    int64_t B, length, D, lags, newest, groups; /* groups: of channels */
+    int64_t B, length, D, lags, newest, known, groups; /* groups: of channels */
     int64_t before; /* backward: rows before the chunk that have a gradient */
     past_rows<const T> u, dy;
     past_rows<const float> k;
@@ -63,6 +64,7 @@ static past_job<T> job_of(const ls_run *run, const ls_node *node, const ls_tenso
     job.D = y->dim[2];
     job.lags = k->port >= 0 ? ls_cache_extent(run, k).count : k->dim[1];
     job.newest = run->start - ls_cache_extent(run, u).first;
+    job.known = ls_cache_extent(run, u).count;
     job.groups = ls_ceil_div(job.D, CHANNELS);
     job.u = rows_of<const T>(u);
     job.k = rows_of<const float>(k);
@@ -101,15 +103,17 @@ static __global__ void __launch_bounds__(CHANNELS *LINES) forward_kernel(const p
     const bool exists = d < job.D;
     float sum[COUNT] = {};
     for (int64_t s = threadIdx.y * BAND; exists && s < terms; s += LINES * BAND)
-        ls_slide<-1>(job.k.channel(0, d, job.lags), s, job.u.channel(b, d, job.newest + job.length),
+        ls_slide<-1>(job.k.channel(0, d, job.lags), s, job.u.channel(b, d, job.known),
                      job.newest + t, sum);
     add_lines<LINES>(sum);
 #pragma unroll
     for (int part = 0; part * LINES < COUNT; part++) {
         const int i = part * LINES + (int)threadIdx.y;
         if (i >= COUNT || t + i >= job.length || !exists) continue;
+        const int64_t here = job.newest + t + i;
         float y = sum[part];
-        if (job.skip != NULL) y += job.skip[d] * ls_cuda_wide(job.u.at(b, job.newest + t + i, d));
+        if (job.skip != NULL && here >= 0 && here < job.known)
+            y += job.skip[d] * ls_cuda_wide(job.u.at(b, here, d));
         job.y.at(b, t + i, d) = ls_cuda_narrow<T>(y);
     }
 }

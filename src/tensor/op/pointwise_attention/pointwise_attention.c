@@ -16,7 +16,7 @@ static double grad_flops(const ls_node *node) {
 }
 
 static const ls_op forward_op = {
-    .name = "pointwise_attention", .backward = backward, .flops = flops};
+    .name = "pointwise_attention", .parts = true, .backward = backward, .flops = flops};
 static const ls_op grad_op = {.name = "pointwise_attention_grad", .flops = grad_flops};
 
 ls_tensor *ls_pointwise_attention(ls_program *p, const ls_key_set *set, double scale,
@@ -38,6 +38,7 @@ ls_tensor *ls_pointwise_attention(ls_program *p, const ls_key_set *set, double s
         ls_activation(p, ls_type(p), LS_DIMS(q->dim[0], q->dim[1], q->dim[2], set->v->dim[3]));
     ls_record(p, &forward_op, attributes, bytes, LS_ATTENTION_SLOTS, in, 1, &out);
     ls_free(ls_program_ctx(p), attributes);
+    if (ls_in_parts(p, set->k)) ls_merge_parts(p, &out, NULL);
     return out;
 }
 

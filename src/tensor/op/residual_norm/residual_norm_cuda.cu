@@ -167,6 +167,8 @@ template <typename T> static bool forward_fast(const ls_run *run, const forward_
         ls_cuda_follow(run, what, forward_kernel<T, 1>, blocks, threads, *job);
     } else if (packs <= 2 * WARP) {
         ls_cuda_follow(run, what, forward_kernel<T, 2>, blocks, threads, *job);
+    } else if (packs <= 3 * WARP) { /* 768 in bf16 */
+        ls_cuda_follow(run, what, forward_kernel<T, 3>, blocks, threads, *job);
     } else if (packs <= PACKS_MAX * WARP) {
         ls_cuda_follow(run, what, forward_kernel<T, PACKS_MAX>, blocks, threads, *job);
     } else {
@@ -219,11 +221,20 @@ static int64_t threads_along(int64_t width) {
     return ls_round_up(ls_ceil_div(width, elements_each(width)), WARP);
 }
 
-/* Piece p has the rows p, p + pieces, ...: as many as keep a large device busy, of at least eight
- * rows each, so that the partial sums stay small beside the rows. */
+/* Pieces of a block: narrow rows share one. */
+static int64_t lines_of(int64_t width) {
+    return threads_along(width) == WARP ? 4 : 1;
+}
+
+/* Piece p has the rows p, p + pieces, ...: as many as a large device has room for at once by the
+ * kernel's registers (a second round would leave most of it idle), of at least eight rows each, so
+ * that the partial sums stay small beside the rows. */
 static int64_t pieces_of(int64_t rows, int64_t width) {
-    enum { THREADS_WANTED = 132 * 1024, ROWS_LEAST = 8 };
-    int64_t most = ls_max(1, THREADS_WANTED / threads_along(width));
+    enum { PROCESSORS = 132, REGISTERS = 65536, REGISTERS_EACH = 104, EACH_WIDE = 128 };
+    enum { ROWS_LEAST = 8 };
+    const int64_t threads = threads_along(width) * lines_of(width);
+    const int64_t each = elements_each(width) == 8 ? REGISTERS_EACH : EACH_WIDE;
+    const int64_t most = PROCESSORS * ls_max(1, REGISTERS / (each * threads)) * lines_of(width);
     return ls_max(1, ls_min(most, ls_ceil_div(rows, ROWS_LEAST)));
 }
 
@@ -233,10 +244,33 @@ static size_t backward_workspace(const ls_node *node, int threads) {
     return (size_t)(pieces_of(rows, width) * 2 * width) * sizeof(float);
 }
 
-/* A piece per line of threads; weights and the parameters' gradients stay in registers. */
+/* A thread's share of what a row is made of. */
+template <typename T, int PACKS, int LANES> struct backward_row {
+    ls_cuda_pack<T, LANES> x[PACKS], dy[PACKS], dsum[PACKS];
+    float2 statistics;
+};
+
+template <typename T, int PACKS, int LANES>
+static __device__ __forceinline__ void take_row(const backward_job<T> &job, int64_t row,
+                                                backward_row<T, PACKS, LANES> &of) {
+    if (row >= job.rows) return;
+    of.statistics = job.statistics[row];
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+        int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
+        if (i >= job.width) continue;
+        of.x[k] = ls_cuda_take<LANES>(job.x + row * job.x_stride + i);
+        of.dy[k] = ls_cuda_take<LANES>(job.dy + row * job.dy_stride + i);
+        if (job.dsum != NULL)
+            of.dsum[k] = ls_cuda_take<LANES>(job.dsum + row * job.dsum_stride + i);
+    }
+}
+
+/* A piece per line of threads; weights and the parameters' gradients stay in registers. Where these
+ * allow it, the next row is under way while one is computed. */
 template <typename T, int EACH>
 static __global__ void __launch_bounds__(THREADS_MAX) backward_kernel(const backward_job<T> job) {
-    enum { LANES = ls_cuda_lanes<T>::count, PACKS = EACH / LANES };
+    enum { LANES = ls_cuda_lanes<T>::count, PACKS = EACH / LANES, AHEAD = PACKS == 1 };
     __shared__ float2 shared[2][WARPS_MAX];
     int64_t piece = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (piece >= job.pieces) return; /* whole warps, as in the forward kernel */
@@ -247,23 +281,24 @@ static __global__ void __launch_bounds__(THREADS_MAX) backward_kernel(const back
         if (i < job.width) load_weight<LANES>(job.weight, i, weight[k]);
     }
     int turn = 0;
+    backward_row<T, PACKS, LANES> here, next;
+    if (AHEAD) take_row(job, piece, next);
     for (int64_t row = piece; row < job.rows; row += job.pieces, turn ^= 1) {
-        float2 statistics = job.statistics[row], sums = make_float2(0, 0);
-        float hat[PACKS][LANES], d[PACKS][LANES];
-        ls_cuda_pack<T, LANES> through[PACKS];
-#pragma unroll
-        for (int k = 0; k < PACKS; k++) {
-            int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
-            if (i >= job.width) continue;
-            ls_cuda_load<LANES>(job.x + row * job.x_stride + i, hat[k]);
-            ls_cuda_load<LANES>(job.dy + row * job.dy_stride + i, d[k]);
-            if (job.dsum != NULL)
-                through[k] = ls_cuda_take<LANES>(job.dsum + row * job.dsum_stride + i);
+        if (AHEAD) {
+            here = next;
+            take_row(job, row + job.pieces, next);
+        } else {
+            take_row(job, row, here);
         }
+        const float2 statistics = here.statistics;
+        float2 sums = make_float2(0, 0);
+        float hat[PACKS][LANES], d[PACKS][LANES];
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
             int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
             if (i >= job.width) continue;
+            here.x[k].wide(hat[k]);
+            here.dy[k].wide(d[k]);
 #pragma unroll
             for (int j = 0; j < LANES; j++) {
                 hat[k][j] = (hat[k][j] - statistics.x) * statistics.y;
@@ -282,7 +317,7 @@ static __global__ void __launch_bounds__(THREADS_MAX) backward_kernel(const back
             int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
             if (i >= job.width) continue;
             float more[LANES] = {};
-            if (job.dsum != NULL) through[k].wide(more);
+            if (job.dsum != NULL) here.dsum[k].wide(more);
 #pragma unroll
             for (int j = 0; j < LANES; j++)
                 more[j] += statistics.y * (d[k][j] - centre - hat[k][j] * along);
@@ -351,7 +386,7 @@ template <typename T> static bool backward_fast(const ls_run *run, const backwar
                 ls_cuda_aligned(job->dx) && ls_cuda_aligned(job->weight) &&
                 ls_cuda_aligned(job->partial);
     if (!fits) return false;
-    unsigned along = (unsigned)threads_along(job->width), lines = along == WARP ? 4 : 1;
+    unsigned along = (unsigned)threads_along(job->width), lines = (unsigned)lines_of(job->width);
     dim3 threads(along, lines);
     unsigned blocks = ls_cuda_blocks(job->pieces, lines);
     cudaStream_t stream = ls_cuda_of(run)->stream;
@@ -396,11 +431,12 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     ls_cuda_axes axes = ls_cuda_axes_of_rows(1, job.width, job.width);
     ls_cuda_layout columns;
     if (job.partial == NULL || !ls_cuda_lay_out(run, 1, &axes, &columns)) return;
+    void *to[2] = {};
     for (int which = 0; which < 2; which++)
         if (parameter[which] != NULL && parameter[which]->needs_grad)
-            ls_cuda_add_pieces(run, job.partial + which * job.width, job.pieces, 2 * job.width,
-                               &columns, ls_param_gradient(run, parameter[which]), LS_F32, true,
-                               "residual_norm_grad");
+            to[which] = ls_param_gradient(run, parameter[which]);
+    ls_cuda_add_pieces_to_two(run, job.partial, job.pieces, 2 * job.width, job.width, &columns, to,
+                              LS_F32, true, "residual_norm_grad");
 }
 
 LS_CUDA_DECLARE_TABLE(residual_norm);

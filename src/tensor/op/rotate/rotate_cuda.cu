@@ -4,6 +4,8 @@
 #include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/position_map.cuh"
 #include "tensor/cuda/rows.cuh"
+#include "tensor/cuda/turn.cuh"
+#include "tensor/op/rotate/rotate.cuh"
 
 extern "C" {
 #include "tensor/op/rotate/rotate.h"
@@ -34,15 +36,11 @@ static __device__ __forceinline__ double place_of(const turning &by, int64_t row
 
 /* Cosine and sine of pair i in a row of the tables. */
 static __device__ __forceinline__ float2 turn_at(const turning &by, int64_t row, int64_t i) {
-    double position = place_of(by, row), factor = by.factor, cosine, sine;
     const double frequency = by.learned == NULL
                                  ? by.frequency[i]
                                  : (double)by.learned[i] + (double)by.learned[by.pairs + i];
-    if (by.decays)
-        factor *= exp(by.direction * by.log_decay[i] *
-                      (by.decay_block * floor(position / by.decay_block) - position));
-    sincos(position * frequency, &sine, &cosine);
-    return make_float2((float)(cosine * factor), (float)(sine * (by.inverse ? -factor : factor)));
+    return ls_cuda_turn(place_of(by, row), frequency, by.factor, by.decays,
+                        by.direction * by.log_decay[i], by.decay_block, by.inverse);
 }
 
 /* Cosines and sines [tables][pairs]. */
@@ -147,6 +145,55 @@ static void rotate_launch(const ls_run *run, pass<T> by, int64_t heads_in_all, i
     ls_cuda_launched(run, "rotate");
 }
 
+/* Two tensors of as many rows, all of whose elements are rotated: a thread has the same pairs of the
+ * same head in both, as far as each has that head. Their tables may be the same. */
+template <int LANES, bool HALVES, typename T>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    rotate_two_kernel(const __grid_constant__ pass<T> by, const __grid_constant__ pass<T> other,
+                      int64_t heads, int64_t other_heads) {
+    enum { PAIRS = HALVES ? LANES : LANES / 2, PACKS = HALVES ? 2 : 1 };
+    uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, chunk, head, row;
+    if (index >= by.count) return;
+    const int64_t b = (int64_t)ls_cuda_divide(
+        ls_cuda_divide(ls_cuda_divide(index, by.chunks, &chunk), by.heads, &head), by.rows, &row);
+    const int64_t t = (int64_t)row, h = (int64_t)head, i = (int64_t)chunk * PAIRS;
+    const int64_t at = HALVES ? i : 2 * i;
+    const pass<T> *const both[2] = {&by, &other};
+    const bool has[2] = {h < heads, h < other_heads};
+    ls_cuda_pack<T, LANES> x[2][PACKS];
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        const pass<T> &p = *both[k];
+        const T *from = p.x + b * p.x_stride[0] + t * p.x_stride[1] + h * p.x_stride[2] + at;
+#pragma unroll
+        for (int j = 0; j < PACKS; j++)
+            if (has[k]) x[k][j] = ls_cuda_take<LANES>(from + j * by.pairs);
+    }
+    float c[PAIRS], s[PAIRS];
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        if (!has[k]) continue;
+        const pass<T> &p = *both[k];
+        if (k == 0 || !has[0] || p.cosines != by.cosines) {
+            ls_cuda_load<PAIRS>(p.cosines + t * by.pairs + i, c);
+            ls_cuda_load<PAIRS>(p.sines + t * by.pairs + i, s);
+        }
+        T *to = p.y + b * p.y_stride[0] + t * p.y_stride[1] + h * p.y_stride[2] + at;
+        float in[PACKS][LANES], out[PACKS][LANES];
+#pragma unroll
+        for (int j = 0; j < PACKS; j++) x[k][j].wide(in[j]);
+#pragma unroll
+        for (int j = 0; j < PAIRS; j++) {
+            const float u = HALVES ? in[0][j] : in[0][2 * j];
+            const float v = HALVES ? in[PACKS - 1][j] : in[0][2 * j + 1];
+            (HALVES ? out[0][j] : out[0][2 * j]) = u * c[j] - v * s[j];
+            (HALVES ? out[PACKS - 1][j] : out[0][2 * j + 1]) = v * c[j] + u * s[j];
+        }
+#pragma unroll
+        for (int j = 0; j < PACKS; j++) ls_cuda_store<LANES>(to + j * by.pairs, out[j]);
+    }
+}
+
 /* A few rows, without tables: a thread has a pair, or an element behind the pairs. Each computes its
  * own cosine, so that nothing is waited for. */
 template <bool HALVES, typename T>
@@ -235,27 +282,61 @@ static void fill_tables(const ls_run *run, const turning *by, float *cosines, fl
     ls_cuda_launched(run, "rotate");
 }
 
-template <typename T> static void rotate(const ls_run *run, const ls_node *node) {
-    enum { LANES = ls_cuda_lanes<T>::count };
+size_t ls_cuda_turns_bytes(const ls_node *node) {
+    return ls_round_up(workspace(node, 1), 256);
+}
+
+bool ls_cuda_turns_fit(const ls_node *node, int64_t width) {
+    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
+    const ls_tensor *x = node->in[0];
+    return node->in[1] == NULL && node->in[2] == NULL && node->in[3] == NULL && x->port < 0 &&
+           about->rotary.dynamic == NULL && 2 * about->rotary.pairs == width && x->dim[3] == width;
+}
+
+bool ls_cuda_turns_same(const ls_node *a, const ls_node *b) {
+    return a->in[0]->dim[1] == b->in[0]->dim[1] &&
+           memcmp(a->attributes, b->attributes, sizeof(ls_rotate_attributes)) == 0;
+}
+
+ls_cuda_turns ls_cuda_turns_fill(const ls_run *run, const ls_node *node, void *tables) {
+    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
+    const ls_extent rows = ls_cache_extent(run, node->in[0]);
+    const turning turn = turning_of(run, node, rows, rows.count);
+    float *cosines = (float *)tables, *sines = cosines + rows.count * turn.pairs;
+    fill_tables(run, &turn, cosines, sines);
+    return {cosines, sines, about->rotary.halves};
+}
+
+/* With tables of so many rows that are somewhere. */
+template <typename T>
+static pass<T> pass_of(const ls_node *node, int64_t rows, const void *at, int64_t tables) {
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
     const ls_tensor *x = node->in[0], *y = node->out[0];
-    const bool own = node->in[1] != NULL || node->in[2] != NULL;
-    ls_extent rows = ls_cache_extent(run, x);
-    if (rows.count == 0) return;
-    if (x->port < 0 && about->rotary.dynamic == NULL) ls_cuda_steady(run);
     pass<T> by = {};
     by.x = (const T *)ls_data(x);
     by.y = (T *)ls_data(y);
     memcpy(by.x_stride, x->stride, sizeof by.x_stride);
     memcpy(by.y_stride, y->stride, sizeof by.y_stride);
     by.pairs = about->rotary.pairs;
-    by.tables = own ? rows.count : 0;
-    const int64_t tables = own ? x->dim[0] * rows.count : rows.count;
-    float *cosines = (float *)run->workspace, *sines = cosines + tables * by.pairs;
-    by.cosines = cosines;
-    by.sines = sines;
+    by.cosines = (const float *)at;
+    by.sines = by.cosines + tables * by.pairs;
     by.heads = ls_cuda_divisor_of(x->dim[2]);
-    by.rows = ls_cuda_divisor_of(rows.count);
+    by.rows = ls_cuda_divisor_of(rows);
+    return by;
+}
+
+template <typename T> static void rotate(const ls_run *run, const ls_node *node) {
+    enum { LANES = ls_cuda_lanes<T>::count };
+    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
+    const ls_tensor *x = node->in[0];
+    const bool own = node->in[1] != NULL || node->in[2] != NULL;
+    ls_extent rows = ls_cache_extent(run, x);
+    if (rows.count == 0) return;
+    if (x->port < 0 && about->rotary.dynamic == NULL) ls_cuda_steady(run);
+    const int64_t tables = own ? x->dim[0] * rows.count : rows.count;
+    pass<T> by = pass_of<T>(node, rows.count, run->workspace, tables);
+    by.tables = own ? rows.count : 0;
+    float *cosines = (float *)run->workspace, *sines = cosines + tables * by.pairs;
     const int64_t width = x->dim[3], heads_in_all = x->dim[0] * rows.count * x->dim[2];
     const turning turn = turning_of(run, node, rows, tables);
     if (by.pairs > 0 && heads_in_all * width <= FEW)
@@ -270,6 +351,54 @@ template <typename T> static void rotate(const ls_run *run, const ls_node *node)
         rotate_launch<LANES, false>(run, by, heads_in_all, width);
     else
         rotate_launch<1, false>(run, by, heads_in_all, width);
+}
+
+/* ---- two side by side: see engine/join.c ---- */
+
+template <int LANES, bool HALVES>
+static void launch_two(const ls_run *run, pass<ls_cuda_bf16> by, pass<ls_cuda_bf16> other,
+                       const ls_tensor *x, const ls_tensor *other_x) {
+    const int64_t heads = x->dim[2], other_heads = other_x->dim[2];
+    const int64_t most = ls_max(heads, other_heads), chunks = x->dim[3] / (HALVES ? 2 : 1) / LANES;
+    by.chunks = ls_cuda_divisor_of(chunks);
+    by.heads = ls_cuda_divisor_of(most);
+    by.count = (uint64_t)(x->dim[0] * x->dim[1] * most * chunks);
+    rotate_two_kernel<LANES, HALVES>
+        <<<ls_cuda_blocks((int64_t)by.count, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+           ls_cuda_of(run)->stream>>>(by, other, heads, other_heads);
+    ls_cuda_launched(run, "rotate");
+}
+
+/* Whole sequences in one pass; else one after the other. */
+static void rotate_two(const ls_run *run, const ls_node *node) {
+    enum { LANES = ls_cuda_lanes<ls_cuda_bf16>::count };
+    const ls_node *a = &node->parts[0], *b = &node->parts[1];
+    const ls_tensor *x = a->in[0], *other_x = b->in[0];
+    const bool halves = ((const ls_rotate_attributes *)a->attributes)->rotary.halves;
+    const int64_t rows = x->dim[1];
+    const bool same = ls_cuda_turns_same(a, b);
+    char *tables = (char *)run->workspace, *others = tables + (same ? 0 : ls_cuda_turns_bytes(a));
+    const pass<ls_cuda_bf16> by = pass_of<ls_cuda_bf16>(a, rows, tables, rows);
+    const pass<ls_cuda_bf16> other = pass_of<ls_cuda_bf16>(b, rows, others, rows);
+    if (ls_cuda_turns_fit(a, x->dim[3]) && ls_cuda_turns_fit(b, x->dim[3]) &&
+        ((const ls_rotate_attributes *)b->attributes)->rotary.halves == halves &&
+        x->dim[0] == other_x->dim[0] && x->dim[1] == other_x->dim[1] && ls_count(x) > FEW &&
+        in_lanes(&by, halves, x->dim[3], LANES) && in_lanes(&other, halves, x->dim[3], LANES)) {
+        ls_cuda_turns_fill(run, a, tables);
+        if (!same) ls_cuda_turns_fill(run, b, others);
+        if (halves)
+            launch_two<LANES, true>(run, by, other, x, other_x);
+        else
+            launch_two<LANES, false>(run, by, other, x, other_x);
+        return;
+    }
+    rotate<ls_cuda_bf16>(run, a);
+    rotate<ls_cuda_bf16>(run, b);
+}
+
+static size_t two_workspace(const ls_node *node, int threads) {
+    (void)threads;
+    return ls_cuda_turns_bytes(&node->parts[0]) + ls_cuda_turns_bytes(&node->parts[1]);
 }
 
 /* ---- the gradient of frequencies: rows are cut in fixed parts, whose sums are added ---- */
@@ -356,5 +485,6 @@ const ls_kernel LS_CUDA_TABLE(rotate)[] = {
     {"rotate_moments",
      {NULL, rotate_moments<float>, rotate_moments<ls_cuda_bf16>},
      moments_workspace},
+    {"rotate+rotate", {NULL, NULL, rotate_two}, two_workspace},
     {},
 };
