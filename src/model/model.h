@@ -228,7 +228,7 @@ ls_status ls_stream_load(ls_stream *stream, const void *bytes, size_t length);
 void ls_stream_free(ls_stream *stream);
 void ls_stream_reset(ls_stream *stream);
 int64_t ls_stream_position(const ls_stream *stream);
-bool ls_stream_on_device(const ls_stream *stream); /* not on the processor */
+bool ls_stream_on_device(const ls_stream *stream);     /* not on the processor */
 size_t ls_stream_bytes(const ls_stream *stream);       /* states, programs and workspaces so far */
 size_t ls_stream_state_bytes(const ls_stream *stream); /* what a fork costs */
 /* tokens [batch, count] (row stride `stride`), targets likewise; loss [batch, count] in nats. */

@@ -35,7 +35,7 @@ typedef struct ls_cuda_now {
     uint32_t step;
 } ls_cuda_now;
 
-enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20, LS_CUDA_ARRIVALS = 1 << 14 };
+enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20, LS_CUDA_ARRIVALS = 1 << 14, LS_CUDA_HANDED = 1 << 20 };
 
 typedef struct ls_cuda {
     ls_device device; /* first */
@@ -47,10 +47,14 @@ typedef struct ls_cuda {
     void *product_workspace;
     void *known_products; /* what product.cu keeps; NULL before the first product */
     void *staged;         /* what ls_cuda_stage has given */
+    void *kept;           /* what ls_cuda_keep has */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
-    unsigned *arrivals;   /* [LS_CUDA_ARRIVALS] on the device: 0 between kernels, which count in them
+    bool now_is_new;    /* no kernel was launched since it was told */
+    unsigned *arrivals; /* [LS_CUDA_ARRIVALS] on the device: 0 between kernels, which count in them
                              the blocks that are done */
+    void *handed;       /* LS_CUDA_HANDED bytes of the host that copies to it pass through: the
+                             device writes them in place; NULL: none */
     struct ls_cuda *main; /* of one that is beside it, with `marks` events; else NULL */
     cudaEvent_t *marks;
     int mark_count;
@@ -90,6 +94,10 @@ static inline void ls_cuda_launched(const ls_run *run, const char *what) {
  * each time, so that a graph can keep it. Cleared when it is new, held until the device is closed;
  * the first run, which is not captured, asks for it. NULL after an error was noted. */
 void *ls_cuda_stage(ls_cuda *cuda, const ls_node *node, size_t bytes);
+/* Memory of the device for what is computed once and read often, such as tables: that which is under
+ * the key already, or new memory and *fresh, which the caller fills at once. NULL, where there is no
+ * room or work is being captured: then the caller does without. */
+void *ls_cuda_keep(ls_cuda *cuda, const void *key, size_t key_bytes, size_t bytes, bool *fresh);
 
 /* The nodes of a chain (engine/chain.c) one by one, where they do not fit what would do them in one.
  */

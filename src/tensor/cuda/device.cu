@@ -77,9 +77,12 @@ static void put(ls_device *device, void *there, const void *here, size_t bytes) 
 
 static void get(ls_device *device, void *here, const void *there, size_t bytes) {
     ls_cuda *cuda = (ls_cuda *)device;
-    ls_cuda_note(cuda, cudaMemcpyAsync(here, there, bytes, cudaMemcpyDeviceToHost, cuda->stream),
+    const bool handed = cuda->handed != NULL && bytes <= LS_CUDA_HANDED;
+    void *to = handed ? cuda->handed : here;
+    ls_cuda_note(cuda, cudaMemcpyAsync(to, there, bytes, cudaMemcpyDeviceToHost, cuda->stream),
                  "copying from the device");
     ls_cuda_note(cuda, cudaStreamSynchronize(cuda->stream), "copying from the device");
+    if (handed) memcpy(here, to, bytes);
 }
 
 static void fill(ls_device *device, void *there, int byte, size_t bytes) {
@@ -136,15 +139,61 @@ static void give_staged(ls_cuda *cuda) {
     }
 }
 
+/* ---- memory for what is computed once ---- */
+
+enum { KEPT_MOST = 32 };
+typedef struct kept {
+    struct kept *next;
+    size_t key_bytes;
+    void *key, *memory;
+} kept;
+
+static void drop_kept(kept *one) {
+    if (one == NULL) return;
+    cudaFree(one->memory);
+    free(one->key);
+    free(one);
+}
+
+void *ls_cuda_keep(ls_cuda *cuda, const void *key, size_t key_bytes, size_t bytes, bool *fresh) {
+    int count = 0;
+    *fresh = false;
+    for (kept *one = (kept *)cuda->kept; one != NULL; one = one->next, count++)
+        if (one->key_bytes == key_bytes && memcmp(one->key, key, key_bytes) == 0)
+            return one->memory;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    ls_cuda_note(cuda, cudaStreamIsCapturing(cuda->stream, &capturing), "looking at the stream");
+    if (capturing != cudaStreamCaptureStatusNone || count == KEPT_MOST) return NULL;
+    kept *one = (kept *)calloc(1, sizeof *one);
+    if (one == NULL || (one->key = malloc(key_bytes)) == NULL ||
+        cudaMalloc(&one->memory, bytes) != cudaSuccess) {
+        cudaGetLastError(); /* no room is no error */
+        drop_kept(one);
+        return NULL;
+    }
+    memcpy(one->key, key, key_bytes);
+    one->key_bytes = key_bytes;
+    one->next = (kept *)cuda->kept;
+    cuda->kept = one;
+    *fresh = true;
+    return one->memory;
+}
+
+static void give_kept(ls_cuda *cuda) {
+    while (cuda->kept != NULL) {
+        kept *one = (kept *)cuda->kept;
+        cuda->kept = one->next;
+        drop_kept(one);
+    }
+}
+
 /* ---- kernels ---- */
 
 /* Whether LONGSHOT_CUDA_JOIN lets a kernel of several nodes be used: 0 none, 1 all, the names of some
  * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those. */
 static bool may_join(const char *op) {
     const char *join = getenv("LONGSHOT_CUDA_JOIN");
-    /* chains of streams: not yet by themselves */
-    if (join == NULL) return strncmp(op, "residual", 8) != 0 && strstr(op, "cache") == NULL;
-    if (strcmp(join, "1") == 0) return true;
+    if (join == NULL || strcmp(join, "1") == 0) return true;
     const size_t length = strlen(op);
     const bool but = join[0] == '-';
     for (const char *at = join; (at = strstr(at, op)) != NULL; at += length) {
@@ -188,12 +237,20 @@ size_t ls_cuda_chain_workspace(const ls_node *node, int threads) {
     return most;
 }
 
+/* Not as a copy: that of ordinary memory may wait for all that was asked for before. */
+static __global__ void set_now(ls_cuda_now *to, const ls_cuda_now now) {
+    *to = now;
+}
+
 static void begin(ls_device *device, const ls_run *run) {
     ls_cuda *cuda = (ls_cuda *)device;
     ls_cuda_now now = {run->seed, run->start, run->step};
     if (memcmp(&now, cuda->now_here, sizeof now) == 0) return;
     *cuda->now_here = now;
-    put(device, cuda->now, &now, sizeof now);
+    set_now<<<1, 1, 0, cuda->stream>>>(cuda->now, now);
+    cuda->now_is_new = true;
+    ls_cuda_note(cuda, cudaGetLastError(), "saying where a run stands");
+    wait_where_shared(cuda);
 }
 
 static void capture(ls_device *device) {
@@ -250,7 +307,7 @@ static ls_device *beside(ls_device *device, int marks) {
     if (lane == NULL) return NULL;
     *lane = *(ls_cuda *)device;
     lane->main = (ls_cuda *)device;
-    lane->staged = lane->known_products = NULL;
+    lane->staged = lane->known_products = lane->handed = NULL;
     lane->wrong = cudaSuccess;
     lane->stream = NULL;
     lane->mark_count = 0;
@@ -289,10 +346,12 @@ static void close_device(ls_device *device) {
     ls_cuda *cuda = (ls_cuda *)device;
     ls_cuda_products_close(cuda);
     give_staged(cuda);
+    give_kept(cuda);
     if (cuda->products != NULL) cublasLtDestroy(cuda->products);
     cudaFree(cuda->product_workspace);
     cudaFree(cuda->now);
     cudaFree(cuda->arrivals);
+    cudaFreeHost(cuda->handed);
     if (cuda->stream != NULL) cudaStreamDestroy(cuda->stream);
     free(cuda->now_here);
     free(cuda);
@@ -345,6 +404,8 @@ static bool opened(ls_cuda *cuda, int number, const char **what, cudaError_t *er
     const size_t arrivals = LS_CUDA_ARRIVALS * sizeof *cuda->arrivals;
     STEP("taking memory", cudaMalloc((void **)&cuda->arrivals, arrivals));
     STEP("clearing memory", cudaMemset(cuda->arrivals, 0, arrivals));
+    STEP("taking memory of the host",
+         cudaHostAlloc(&cuda->handed, LS_CUDA_HANDED, cudaHostAllocDefault));
 #undef STEP
     *what = "starting cuBLASLt";
     *error = cudaErrorUnknown;

@@ -65,12 +65,29 @@ static __device__ __forceinline__ float *norm_weights() {
     return of_norm;
 }
 
-static __device__ void take_weights(const few_job &job) {
-    float *weight = norm_weights(), *bias = weight + job.k;
-    for (int64_t i = threadIdx.x; i < job.k; i += THREADS) {
-        weight[i] = job.norm.weight == NULL ? 1 : job.norm.weight[i];
-        bias[i] = job.norm.bias == NULL ? 0 : job.norm.bias[i];
+/* Several are asked for before the first is stored. */
+static __device__ __forceinline__ void take_floats(float *to, const float *from, float otherwise,
+                                                   int64_t count) {
+    enum { PACKS = 4 };
+    for (int64_t base = 4 * threadIdx.x; base < count; base += PACKS * 4 * THREADS) {
+        float4 pack[PACKS];
+#pragma unroll
+        for (int u = 0; u < PACKS; u++) {
+            const int64_t i = base + u * 4 * THREADS;
+            pack[u] = make_float4(otherwise, otherwise, otherwise, otherwise);
+            if (from != NULL && i < count) pack[u] = *reinterpret_cast<const float4 *>(from + i);
+        }
+#pragma unroll
+        for (int u = 0; u < PACKS; u++) {
+            const int64_t i = base + u * 4 * THREADS;
+            if (i < count) *reinterpret_cast<float4 *>(to + i) = pack[u];
+        }
     }
+}
+
+static __device__ void take_weights(const few_job &job) {
+    take_floats(norm_weights(), job.norm.weight, 1, job.k);
+    take_floats(norm_weights() + job.k, job.norm.bias, 0, job.k);
     __syncthreads();
 }
 
@@ -151,12 +168,19 @@ static __device__ __forceinline__ int64_t weight_row(const few_job &job, int64_t
 
 template <typename T, typename C, int ROWS, int EACH_WARP, bool JOINED>
 static __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant__ few_job job) {
-    enum { EACH = 16 / sizeof(T), AHEAD = EACH_WARP == 1 ? 8 : EACH_WARP == 2 ? 4 : 3 };
+    enum {
+        EACH = 16 / sizeof(T),
+        AHEAD = EACH_WARP == 1   ? 8
+                : EACH_WARP == 2 ? 4
+                                 : 3,
+        STAGED = ROWS <= 2
+    };
     const int lane = (int)threadIdx.x % 32;
     const int64_t warp = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     const T *a[ROWS], *b[EACH_WARP];
     T *normed = JOINED ? (T *)(norm_weights() + 2 * job.k) : NULL;
     float sum[ROWS][EACH_WARP] = {};
+    ls_cuda_let_next();
     if (!JOINED && warp * EACH_WARP >= job.n) return;
         /* what lies beyond the last row is the last row again, and is not written */
 #pragma unroll
@@ -180,13 +204,26 @@ static __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant
         __syncthreads();
     }
     for (int64_t base = lane * EACH; base < job.k; base += AHEAD * 32 * EACH) {
+        /* of one row or two all that is met by the weights at hand, asked for at once */
+        ls_cuda_pack<T, EACH> staged[STAGED ? AHEAD : 1][ROWS];
+        if constexpr (STAGED) {
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+                for (int i = 0; i < ROWS; i++)
+                    if (base + u * 32 * EACH < job.k)
+                        staged[u][i] = ls_cuda_take<EACH>(a[i] + base + u * 32 * EACH);
+        }
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             const int64_t k = base + u * 32 * EACH;
             if (k >= job.k) continue;
             float x[ROWS][EACH];
 #pragma unroll
-            for (int i = 0; i < ROWS; i++) ls_cuda_load<EACH>(a[i] + k, x[i]);
+            for (int i = 0; i < ROWS; i++) {
+                if constexpr (!STAGED) staged[0][i] = ls_cuda_take<EACH>(a[i] + k);
+                staged[STAGED ? u : 0][i].wide(x[i]);
+            }
 #pragma unroll
             for (int j = 0; j < EACH_WARP; j++) {
                 float w[EACH];
@@ -196,8 +233,10 @@ static __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant
 #pragma unroll
                     for (int e = 0; e < EACH; e++) sum[i][j] = fmaf(x[i][e], w[e], sum[i][j]);
             }
-            ahead.take(b, u, k + AHEAD * 32 * EACH, job.k);
         }
+        if (base - lane * EACH + AHEAD * 32 * EACH >= job.k) break;
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) ahead.take(b, u, base + (AHEAD + u) * 32 * EACH, job.k);
     }
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {

@@ -2,7 +2,8 @@
  *
  * A step of a stream is a chain of short kernels, most of whose time is beginning and ending. A
  * kernel launched by ls_cuda_follow may be there early. Until it has called ls_cuda_after it reads
- * only what no kernel of a step writes (weights) and writes nothing.
+ * only what no kernel of a step writes (weights, where the step stands) and writes nothing. The first
+ * one is not early, so that all of a step come after what told where it stands.
  *
  * Who includes this is compiled for every architecture by itself: its code differs
  * (cmake/cuda.cmake). */
@@ -11,10 +12,18 @@
 
 #include "tensor/cuda/cuda.cuh"
 
-/* Lets the next kernel come, and waits until all before this one have ended. */
-static __device__ __forceinline__ void ls_cuda_after() {
+/* Lets the next kernel come as soon as every block of this one is there: for one that has something
+ * to do before it waits. */
+static __device__ __forceinline__ void ls_cuda_let_next() {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* The same, and waits until all before this one have ended. */
+static __device__ __forceinline__ void ls_cuda_after() {
+    ls_cuda_let_next();
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -33,7 +42,8 @@ static void ls_cuda_follow_with(const ls_run *run, const char *what, void (*kern
     config.dynamicSmemBytes = shared;
     config.stream = cuda->stream;
     config.attrs = &early;
-    config.numAttrs = run->state != NULL && cuda->major >= 9;
+    config.numAttrs = run->state != NULL && cuda->major >= 9 && !cuda->now_is_new;
+    cuda->now_is_new = false;
     ls_cuda_note(cuda, cudaLaunchKernelEx(&config, kernel, Wanted(given)...), what);
 }
 

@@ -290,15 +290,18 @@ template <typename T, int LANES> struct cached {
 
 /* Block (part of the keys, heads, sequence). */
 template <typename T, int LANES, int HEADS, bool DECAYS>
-static __global__ void __launch_bounds__(THREADS) decode(const __grid_constant__ decode_job job) {
+static __global__ void __launch_bounds__(THREADS, HEADS == 1 && !DECAYS ? 4 : 1)
+    decode(const __grid_constant__ decode_job job) {
     enum { EACH = 16 / sizeof(T), GROUPS = THREADS / LANES, STEP = GROUPS * AHEAD };
     typedef ls_cuda_pack<T, EACH> pack;
     __shared__ shared_parts<LANES, HEADS, EACH> s;
     __shared__ turns t;
+    __shared__ pack own_key[LANES], own_value[LANES];
     const int group = (int)threadIdx.x / LANES, e = (int)threadIdx.x % LANES * EACH;
     const int b = (int)blockIdx.z, head = (int)blockIdx.y * HEADS, each = job.H / job.G;
     const int g = head / each;
     const bool holds = e < job.D;
+    ls_cuda_let_next();
     const int64_t n = job.start.at();
     const int parts = parts_of(job, n);
     if ((int)blockIdx.x >= parts) return;
@@ -312,11 +315,15 @@ static __global__ void __launch_bounds__(THREADS) decode(const __grid_constant__
     running<EACH> here[HEADS];
     if (job.fresh) { /* no kernel of this step writes the rows before the token's own */
         now.take(job, k, v, keys.first, read_end, holds);
+        next.take(job, k, v, keys.first + STEP, read_end, holds);
         make_turns(job, n, t);
         __syncthreads();
     }
     ls_cuda_after();
-    if (!job.fresh) now.take(job, k, v, keys.first, read_end, holds);
+    if (!job.fresh) {
+        now.take(job, k, v, keys.first, read_end, holds);
+        next.take(job, k, v, keys.first + STEP, read_end, holds);
+    }
     if (DECAYS) load_rates(job, e, rate);
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
@@ -329,23 +336,33 @@ static __global__ void __launch_bounds__(THREADS) decode(const __grid_constant__
 #pragma unroll
         for (int i = 0; i < EACH; i++) here[h].out[i] = 0;
     }
-    pack own_key = {}, own_value = {};
-    if (own >= 0 && holds) {
-        own_key = take_turned<T, EACH>(job, ls_cuda_row<const T>(job.fresh_k, b, 0, g), e, t, 1);
-        own_value = ls_cuda_take<EACH>(ls_cuda_row<const T>(job.fresh_v, b, 0, g) + e);
-        if (group == 0 && head % each == 0) {
-            *(pack *)(k + own * job.k.row) = own_key;
-            *(pack *)(v + own * job.v.row) = own_value;
+    if (own >= 0) {
+        if (group == 0) {
+            pack key = {}, value = {};
+            if (holds) {
+                key =
+                    take_turned<T, EACH>(job, ls_cuda_row<const T>(job.fresh_k, b, 0, g), e, t, 1);
+                value = ls_cuda_take<EACH>(ls_cuda_row<const T>(job.fresh_v, b, 0, g) + e);
+            }
+            own_key[threadIdx.x] = key;
+            own_value[threadIdx.x] = value;
+            if (holds && head % each == 0) {
+                *(pack *)(k + own * job.k.row) = key;
+                *(pack *)(v + own * job.v.row) = value;
+            }
         }
+        __syncthreads();
     }
     for (int base = keys.first; base < keys.end; base += STEP) {
-        next.take(job, k, v, base + STEP, read_end, holds);
         float w[HEADS][AHEAD];
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             const int row = base + u * GROUPS + group;
             float x[EACH];
-            if (row == own) now.key[u] = own_key, now.value[u] = own_value;
+            if (row == own) {
+                now.key[u] = own_key[threadIdx.x % LANES];
+                now.value[u] = own_value[threadIdx.x % LANES];
+            }
             now.key[u].wide(x);
             if (DECAYS) { /* keys are stored relative to their block */
                 const int64_t m = job.key_position + row;
@@ -385,6 +402,7 @@ static __global__ void __launch_bounds__(THREADS) decode(const __grid_constant__
                 for (int i = 0; i < EACH; i++) here[h].out[i] += w[h][u] * x[i];
         }
         now = next;
+        next.take(job, k, v, base + 2 * STEP, read_end, holds);
     }
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {

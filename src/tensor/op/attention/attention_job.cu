@@ -93,9 +93,11 @@ int ls_cuda_attention_decode_heads(int64_t H, int64_t G) {
 }
 
 int ls_cuda_attention_decode_splits(int64_t B, int64_t H, int64_t G, int64_t rows) {
-    const int64_t blocks = B * H / ls_cuda_attention_decode_heads(H, G);
-    const int64_t splits = ls_min(ceil_div(BLOCKS_WANTED, blocks), ceil_div(rows, PART_ROWS_LEAST));
-    return 2 * blocks > BLOCKS_WANTED ? 1 : (int)ls_max(1, ls_min(splits, SPLITS_MAX));
+    const int heads = ls_cuda_attention_decode_heads(H, G);
+    /* those of several heads have more registers: half as many are there at once */
+    const int64_t blocks = B * H / heads, wanted = heads == 1 ? BLOCKS_WANTED : BLOCKS_WANTED / 2;
+    const int64_t splits = ls_min(ceil_div(wanted, blocks), ceil_div(rows, PART_ROWS_LEAST));
+    return 2 * blocks > wanted ? 1 : (int)ls_max(1, ls_min(splits, SPLITS_MAX));
 }
 
 /* ---- parts of outer tiles ---- */

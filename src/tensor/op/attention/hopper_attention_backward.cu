@@ -17,7 +17,8 @@
  * (WALKS): each draws its next keys when it has asked for the last queries of those it has, and
  * these come in while it writes the gradients of the last. What a block waits for was drawn before,
  * and each takes what it drew in its order, so that the least number that is not done yet never
- * waits.
+ * waits. Where every query sees the first keys, the block of these adds to dQ last: it can write the
+ * sums out, which the cache still has.
  *
  * With xPos a block's keys have one reference, and queries are given their share of the decay where
  * they lie in shared memory. What the share of a tile's first row does to dQ is applied to its sums
@@ -39,8 +40,9 @@ typedef struct backward_job {
     const float *slopes;
     const int *reach; /* hopper_reach */
     hopper_decay decay;
-    ls_hopper_array dk, dv;
-    ls_cuda_turns dk_turns;
+    bool finishes; /* the block of the first keys, which adds last, also writes dQ: to dq_to */
+    ls_hopper_array dk, dv, dq_to;
+    ls_cuda_turns dk_turns, dq_turns;
     const float *terms, *dots; /* [B,H,query_tiles * rows] */
     float *dq;                 /* [B,H,query_tiles][GROUPS][HALF_FLOATS] */
     int *flags;                /* [B,H,query_tiles][GROUPS] */
@@ -60,7 +62,7 @@ template <int D> struct backward_shared {
     static constexpr int terms = dq + GROUPS * HALF_FLOATS * (int)sizeof(float);
     static constexpr int dots = terms + STAGES * row_bytes;
     static constexpr int barriers = dots + STAGES * row_bytes;
-    static constexpr int numbers = barriers + (2 + 6 * STAGES + 2 * GROUPS) * 8;
+    static constexpr int numbers = barriers + (2 + 6 * STAGES + 3 * GROUPS) * 8;
     static constexpr int rates = numbers + STAGES * 4; /* of the decay */
     static constexpr int bytes = rates + D * (int)sizeof(float) + 1024;
 };
@@ -70,7 +72,7 @@ template <int D> struct backward_shared {
 typedef struct backward_barriers {
     uint64_t *kv_full, *kv_empty;
     uint64_t *q_full, *q_empty, *do_full, *do_empty, *drawn, *seen; /* [STAGES] */
-    uint64_t *dq_full, *dq_empty;                                   /* [GROUPS] */
+    uint64_t *dq_full, *dq_empty, *added;                           /* [GROUPS] */
 } backward_barriers;
 
 __device__ inline backward_barriers backward_barriers_at(void *at) {
@@ -84,7 +86,8 @@ __device__ inline backward_barriers backward_barriers_at(void *at) {
                                staged + 4 * STAGES,
                                staged + 5 * STAGES,
                                halves,
-                               halves + GROUPS};
+                               halves + GROUPS,
+                               halves + 2 * GROUPS};
 }
 
 typedef struct backward_place {
@@ -212,6 +215,7 @@ __device__ inline void backward_add(const backward_job *job, const char *shared,
         hopper_raise(job->flags + at, before + 1);
     }
     *step = walk.step;
+    hopper_arrive(&barriers.added[half]);
 }
 
 /* ---- computing ---- */
@@ -323,6 +327,44 @@ __device__ inline void hand_over(const float (&dq)[32], float *to, uint64_t *ful
     hopper_arrive(full);
 }
 
+__device__ inline void take_sums(float4 (&to)[8], const float *half) {
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        to[i] = __ldcg((const float4 *)half + i * HOPPER_GROUP + threadIdx.x % HOPPER_GROUP);
+}
+
+/* The group's halves of dQ of all queries that share the keys, from the sums; heads of 64. `stage`
+ * has two tiles of 64 rows of its own, a key panel apart: one is written while the other is read. */
+__device__ inline void backward_finish(const backward_job *job, char *stage, backward_place place,
+                                       int group, int meeting) {
+    using layout = backward_shared<64>;
+    const int count = job->share * job->query_tiles, head = place.key_head * job->share;
+    const int64_t first = (int64_t)(place.batch * job->heads + head) * job->query_tiles;
+    const float *from = job->dq + (first * GROUPS + group) * HALF_FLOATS;
+    asm volatile("fence.proxy.async;" ::: "memory"); /* the copy engine added, threads read */
+    float4 next[8];
+    take_sums(next, from);
+#pragma unroll 1
+    for (int i = 0; i < count; i++) {
+        const int row = i % job->query_tiles * layout::rows + 64 * group;
+        float sums[32];
+        hopper_turn turn = {};
+        hopper_take_turn(turn, &job->dq_turns, row, job->bounds.rows);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            sums[4 * j] = next[j].x;
+            sums[4 * j + 1] = next[j].y;
+            sums[4 * j + 2] = next[j].z;
+            sums[4 * j + 3] = next[j].w;
+        }
+        if (i + 1 < count) take_sums(next, from + (int64_t)(i + 1) * GROUPS * HALF_FLOATS);
+        hopper_turn_sums(sums, turn, &job->dq_turns);
+        hopper_write_tile<64>(sums, job->scale, job->scale, stage + i % 2 * layout::key_panel, 0,
+                              meeting, &job->dq_to, place.batch, head + i / job->query_tiles, row,
+                              job->bounds.rows);
+    }
+}
+
 template <int D, int MODE, bool WALKS>
 __device__ inline void backward_compute(const backward_job *job, char *shared,
                                         backward_barriers barriers, backward_place place, int group,
@@ -410,6 +452,8 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
     }
     *step = walk.step;
     if (WALKS) hopper_release(barriers.kv_empty); /* the next ones may come */
+    hopper_turn turn = {};
+    if (D == 64) hopper_take_turn(turn, &job->dk_turns, group_key, job->bounds.keys);
     hopper_meet(TOGETHER, GROUPS * HOPPER_GROUP); /* both are done with the keys, and with dS */
     char *v_stage = v_rows, *k_stage = k_rows;
     if (WALKS) {
@@ -419,10 +463,16 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
     }
     hopper_write_tile<D>(dv, 1, 1, v_stage, layout::key_panel, MEETING + group, &job->dv,
                          place.batch, place.key_head, group_key, job->bounds.keys);
-    if constexpr (D == 64) hopper_turn(dk, &job->dk_turns, group_key, job->bounds.keys);
+    if constexpr (D == 64) hopper_turn_sums(dk, turn, &job->dk_turns);
     hopper_write_tile<D>(dk, job->scale, job->scale, k_stage, layout::key_panel, MEETING + group,
                          &job->dk, place.batch, place.key_head, group_key, job->bounds.keys);
-    if (WALKS) hopper_meet(MEETING + group, HOPPER_GROUP); /* before dS is written there again */
+    if constexpr (WALKS) {
+        if (job->finishes && place.key_tile == 0) {
+            hopper_wait(&barriers.added[group], visit & 1);
+            backward_finish(job, v_stage + layout::ds_bytes, place, group, MEETING + group);
+        }
+        hopper_meet(MEETING + group, HOPPER_GROUP); /* before dS is written there again */
+    }
 }
 
 /* ---- from place to place ---- */
@@ -467,6 +517,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
         for (int i = 0; i < GROUPS; i++) {
             hopper_barrier_init(&barriers.dq_full[i], HOPPER_GROUP);
             hopper_barrier_init(&barriers.dq_empty[i], 1);
+            hopper_barrier_init(&barriers.added[i], 1);
         }
         hopper_barriers_ready();
     }
@@ -576,6 +627,8 @@ template <int D> __global__ void after_kernel(const __grid_constant__ rows_job j
     const float4 *from = (const float4 *)(job.sums + at * HALF_FLOATS);
     const bool any = job.flags[at] > 0;
     float sums[32];
+    hopper_turn turn = {};
+    if (D == 64) hopper_take_turn(turn, &job.dq_turns, row, job.rows);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         float4 four = any ? from[i * HOPPER_GROUP + threadIdx.x] : make_float4(0, 0, 0, 0);
@@ -586,7 +639,7 @@ template <int D> __global__ void after_kernel(const __grid_constant__ rows_job j
     }
     if (job.decay.pairs > 0)
         decay_rest(sums, &job.decay, D == 64 ? 0 : 64 * half, D == 64 ? 64 * half : 0);
-    if (D == 64) hopper_turn(sums, &job.dq_turns, row, job.rows);
+    if constexpr (D == 64) hopper_turn_sums(sums, turn, &job.dq_turns);
     ls_hopper_array to = job.dq;
     if (D == 128) to.data += 64 * half;
     hopper_write_tile<64>(sums, job.scale, job.scale, tile, 0, 1, &to, batch, head, row, job.rows);
@@ -643,6 +696,12 @@ static bool launch_any(ls_cuda *cuda, const ls_hopper_attention *a, backward_job
     return launch_backward<D, MODE, false>(cuda, a, job);
 }
 
+/* Whether every query sees the first key, so that the block of the first keys adds to all dQ, last. */
+static bool finishes(const ls_hopper_attention *a, const int *reach) {
+    return a->finishes && reach == NULL && a->block == 0 && a->start >= a->first &&
+           a->hi >= a->start + a->T - 1 - a->first;
+}
+
 template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *a) {
     enum { ROWS = backward_tile<D>::rows, ROWS_BEFORE = 256 / (D / 8) };
     static_assert(ROWS % ROWS_BEFORE == 0, "blocks of the kernel before are whole");
@@ -679,12 +738,15 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
                         .decay = hopper_decay_of(a),
                         .dk = a->dk,
                         .dv = a->dv,
+                        .dq_to = a->dq,
                         .dk_turns = a->dk_turns,
+                        .dq_turns = a->dq_turns,
                         .terms = rows.terms,
                         .dots = rows.dots,
                         .dq = (float *)(base + space.dq),
                         .flags = (int *)(base + space.flags),
                         .drawn = (int *)(base + space.drawn)};
+    job.finishes = hopper_walks(a) && finishes(a, job.reach);
     const unsigned heads = (unsigned)(a->B * a->H);
     ls_cuda_note(cuda,
                  cudaMemsetAsync(base + space.flags, 0, space.bytes - space.flags, cuda->stream),
@@ -695,7 +757,7 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
     bool launched = mode == HOPPER_DECAYING ? launch_any<D, HOPPER_DECAYING>(cuda, a, &job)
                     : mode == HOPPER_SLOPED ? launch_any<D, HOPPER_SLOPED>(cuda, a, &job)
                                             : launch_any<D, HOPPER_PLAIN>(cuda, a, &job);
-    if (launched)
+    if (launched && !job.finishes)
         after_kernel<D>
             <<<dim3((unsigned)tiles * GROUPS, heads), HOPPER_GROUP, 0, cuda->stream>>>(rows);
     ls_cuda_note(cuda, cudaGetLastError(), "attention, backward");

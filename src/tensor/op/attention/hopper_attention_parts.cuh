@@ -220,35 +220,54 @@ __device__ inline uint32_t hopper_piece_step(uint32_t at, int i, int panel_bytes
     return (at ^ (uint32_t)(i % 4 * 32)) + (uint32_t)(i / 4 * panel_bytes);
 }
 
-/* 64 rows of sums of heads of 64, from `row` on, are rotated: both elements of a pair are in one
- * thread. */
-template <bool HALVES>
-__device__ inline void hopper_turn_pairs(float (&sums)[32], const ls_cuda_turns *by, int row,
-                                         int rows) {
-    enum { PAIRS = 32, APART = HALVES ? 16 : 1 };
+/* How 64 rows of sums of heads of 64 are rotated: the cosines and sines of a thread's pairs in its
+ * two rows. Both elements of a pair are in one thread. */
+typedef struct hopper_turn {
+    float cosine[2][8], sine[2][8];
+} hopper_turn;
+
+/* Of the rows from `row` on; asked for early, so that they are there when they are wanted. */
+__device__ inline void hopper_take_turn(hopper_turn &to, const ls_cuda_turns *by, int row,
+                                        int rows) {
+    enum { PAIRS = 32 };
     const int t = (int)threadIdx.x % HOPPER_GROUP;
+    if (by->cosines == NULL) return;
+    asm volatile("" : "+r"(row)); /* not earlier: they would be kept in registers over a walk */
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const int here = row + 16 * (t / 32) + t % 32 / 4 + 8 * r;
-        if (here >= rows) continue;
+        const int here = hopper_least(row + 16 * (t / 32) + t % 32 / 4 + 8 * r, rows - 1);
         const float *cosines = by->cosines + here * PAIRS, *sines = by->sines + here * PAIRS;
 #pragma unroll
-        for (int i = 0; i < 8; i++) { /* a thread's pairs of this row */
-            const int u = HALVES ? i / 2 * 4 + 2 * r + i % 2 : 4 * i + 2 * r;
-            const int pair = HALVES ? i / 2 * 8 + 2 * (t % 4) + i % 2 : 4 * i + t % 4;
-            const float cosine = cosines[pair], sine = sines[pair];
-            const float one = sums[u], other = sums[u + APART];
-            sums[u] = one * cosine - other * sine;
-            sums[u + APART] = other * cosine + one * sine;
+        for (int i = 0; i < 8; i++) {
+            /* by halves 2 (t % 4) and the next of every eight, else t % 4 of every four */
+            const int pair = by->halves ? i / 2 * 8 + 2 * (t % 4) + i % 2 : 4 * i + t % 4;
+            to.cosine[r][i] = __ldg(cosines + pair);
+            to.sine[r][i] = __ldg(sines + pair);
         }
     }
 }
-__device__ inline void hopper_turn(float (&sums)[32], const ls_cuda_turns *by, int row, int rows) {
+
+template <bool HALVES>
+__device__ inline void hopper_turn_pairs(float (&sums)[32], const hopper_turn &by) {
+    enum { APART = HALVES ? 16 : 1 };
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int u = HALVES ? i / 2 * 4 + 2 * r + i % 2 : 4 * i + 2 * r;
+            const float one = sums[u], other = sums[u + APART];
+            sums[u] = one * by.cosine[r][i] - other * by.sine[r][i];
+            sums[u + APART] = other * by.cosine[r][i] + one * by.sine[r][i];
+        }
+    }
+}
+__device__ inline void hopper_turn_sums(float (&sums)[32], const hopper_turn &turn,
+                                        const ls_cuda_turns *by) {
     if (by->cosines == NULL) return;
     if (by->halves)
-        hopper_turn_pairs<true>(sums, by, row, rows);
+        hopper_turn_pairs<true>(sums, turn);
     else
-        hopper_turn_pairs<false>(sums, by, row, rows);
+        hopper_turn_pairs<false>(sums, turn);
 }
 
 /* 64 rows of sums times a factor to device memory, by way of shared memory that no one else uses:

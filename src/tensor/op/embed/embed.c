@@ -28,6 +28,7 @@ ls_tensor *ls_embed(ls_program *p, ls_tensor *ids, ls_tensor *table) {
 
 ls_tensor *ls_last_row(ls_program *p, ls_tensor *x) {
     if (ls_failed(p) || x == NULL) return NULL;
+    if (x->dim[1] == 1) return ls_reshape(p, x, LS_DIMS(x->dim[0], x->dim[2]));
     ls_tensor *y = ls_activation(p, x->type, LS_DIMS(x->dim[0], x->dim[2]));
     ls_record(p, &last_row_op, NULL, 0, 1, &x, 1, &y);
     return y;

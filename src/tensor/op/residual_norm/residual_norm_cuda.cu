@@ -226,15 +226,11 @@ static int64_t lines_of(int64_t width) {
     return threads_along(width) == WARP ? 4 : 1;
 }
 
-/* Piece p has the rows p, p + pieces, ...: as many as a large device has room for at once by the
- * kernel's registers (a second round would leave most of it idle), of at least eight rows each, so
- * that the partial sums stay small beside the rows. */
+/* Piece p has the rows p, p + pieces, ...: at most as many as keep a large device busy, of at least
+ * eight rows each, so that the partial sums stay small beside the rows. */
 static int64_t pieces_of(int64_t rows, int64_t width) {
-    enum { PROCESSORS = 132, REGISTERS = 65536, REGISTERS_EACH = 104, EACH_WIDE = 128 };
-    enum { ROWS_LEAST = 8 };
-    const int64_t threads = threads_along(width) * lines_of(width);
-    const int64_t each = elements_each(width) == 8 ? REGISTERS_EACH : EACH_WIDE;
-    const int64_t most = PROCESSORS * ls_max(1, REGISTERS / (each * threads)) * lines_of(width);
+    enum { THREADS_WANTED = 132 * 1024, ROWS_LEAST = 8 };
+    int64_t most = ls_max(1, THREADS_WANTED / threads_along(width));
     return ls_max(1, ls_min(most, ls_ceil_div(rows, ROWS_LEAST)));
 }
 
@@ -378,7 +374,24 @@ static __global__ void __launch_bounds__(PLAIN_THREADS)
     job.partial[(piece * 2 + 1) * job.width + i] = dbias;
 }
 
-template <typename T> static bool backward_fast(const ls_run *run, const backward_job<T> *job) {
+/* No more pieces than there is room for at once: a second round of blocks, of which there would be
+ * few, takes as long as the first. */
+template <typename T, int EACH>
+static void launch_backward(const ls_run *run, backward_job<T> *job) {
+    ls_cuda *cuda = ls_cuda_of(run);
+    const unsigned along = (unsigned)threads_along(job->width);
+    const unsigned lines = (unsigned)lines_of(job->width);
+    int at_once = 0;
+    ls_cuda_note(cuda,
+                 cudaOccupancyMaxActiveBlocksPerMultiprocessor(&at_once, backward_kernel<T, EACH>,
+                                                               (int)(along * lines), 0),
+                 "residual_norm_grad");
+    if (at_once > 0) job->pieces = ls_min(job->pieces, (int64_t)at_once * cuda->processors * lines);
+    backward_kernel<T, EACH>
+        <<<ls_cuda_blocks(job->pieces, lines), dim3(along, lines), 0, cuda->stream>>>(*job);
+}
+
+template <typename T> static bool backward_fast(const ls_run *run, backward_job<T> *job) {
     enum { LANES = ls_cuda_lanes<T>::count, WIDTH_MAX = 16 * THREADS_MAX };
     bool fits = job->width % LANES == 0 && job->width <= WIDTH_MAX && job->x_stride % LANES == 0 &&
                 job->dy_stride % LANES == 0 && job->dsum_stride % LANES == 0 &&
@@ -386,14 +399,10 @@ template <typename T> static bool backward_fast(const ls_run *run, const backwar
                 ls_cuda_aligned(job->dx) && ls_cuda_aligned(job->weight) &&
                 ls_cuda_aligned(job->partial);
     if (!fits) return false;
-    unsigned along = (unsigned)threads_along(job->width), lines = (unsigned)lines_of(job->width);
-    dim3 threads(along, lines);
-    unsigned blocks = ls_cuda_blocks(job->pieces, lines);
-    cudaStream_t stream = ls_cuda_of(run)->stream;
     if (elements_each(job->width) == 8)
-        backward_kernel<T, 8><<<blocks, threads, 0, stream>>>(*job);
+        launch_backward<T, 8>(run, job);
     else
-        backward_kernel<T, 16><<<blocks, threads, 0, stream>>>(*job);
+        launch_backward<T, 16>(run, job);
     return true;
 }
 

@@ -17,6 +17,7 @@ size_t ls_cuda_turns_bytes(const ls_node *node);
 bool ls_cuda_turns_fit(const ls_node *node, int64_t width);
 /* Whether two nodes have the same tables. */
 bool ls_cuda_turns_same(const ls_node *a, const ls_node *b);
+/* The tables, which are at `tables` or, where others read the same too, in memory that is kept. */
 ls_cuda_turns ls_cuda_turns_fill(const ls_run *run, const ls_node *node, void *tables);
 
 #endif

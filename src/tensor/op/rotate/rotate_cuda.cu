@@ -67,6 +67,11 @@ template <typename T> struct pass {
     int64_t rotated; /* chunks of a head that are rotated; the others are copied */
     ls_cuda_divisor chunks, heads, rows;
     uint64_t count; /* chunks of all heads */
+
+    void turn(ls_cuda_turns to) {
+        cosines = to.cosines;
+        sines = to.sines;
+    }
 };
 
 /* PAIRS pairs of a head. With halves two packs of PAIRS elements, `pairs` apart; else one pack of
@@ -235,6 +240,7 @@ static void rotate_few(const ls_run *run, const turning *turn, pass<T> by, bool 
 
 /* ---- one run of the node ---- */
 
+enum { KEPT_BYTES_MOST = 4 << 20 };
 enum { FEW = 1 << 14 }; /* elements: below it another launch takes longer than many cosines */
 
 static size_t workspace(const ls_node *node, int threads) {
@@ -293,23 +299,54 @@ bool ls_cuda_turns_fit(const ls_node *node, int64_t width) {
            about->rotary.dynamic == NULL && 2 * about->rotary.pairs == width && x->dim[3] == width;
 }
 
+/* What tables of whole sequences that start here are made of; compared as bytes, without gaps. */
+typedef struct turns_key {
+    double frequency[LS_PAIRS_MAX], log_decay[LS_PAIRS_MAX];
+    double factor, decay_block, direction, map_a, map_b;
+    int64_t map, rows, pairs, inverse;
+} turns_key;
+
+static turns_key key_of(const ls_node *node) {
+    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
+    const ls_rotary *rotary = &about->rotary;
+    const bool decays = rotary->xpos.pairs > 0 && about->as != LS_ROTATE_ALONE;
+    turns_key key;
+    memset(&key, 0, sizeof key);
+    for (int64_t i = 0; i < rotary->pairs; i++) {
+        key.frequency[i] = rotary->frequency[i];
+        if (decays) key.log_decay[i] = rotary->xpos.log_decay[i];
+    }
+    key.factor = rotary->factor;
+    if (decays) key.decay_block = (double)rotary->xpos.block;
+    if (decays) key.direction = about->as == LS_ROTATE_KEY ? 1 : -1;
+    key.map = about->map.kind, key.map_a = about->map.a, key.map_b = about->map.b;
+    key.rows = node->in[0]->dim[1], key.pairs = rotary->pairs, key.inverse = about->inverse;
+    return key;
+}
+
 bool ls_cuda_turns_same(const ls_node *a, const ls_node *b) {
-    return a->in[0]->dim[1] == b->in[0]->dim[1] &&
-           memcmp(a->attributes, b->attributes, sizeof(ls_rotate_attributes)) == 0;
+    const turns_key one = key_of(a), other = key_of(b);
+    return memcmp(&one, &other, sizeof one) == 0;
 }
 
 ls_cuda_turns ls_cuda_turns_fill(const ls_run *run, const ls_node *node, void *tables) {
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
     const ls_extent rows = ls_cache_extent(run, node->in[0]);
     const turning turn = turning_of(run, node, rows, rows.count);
-    float *cosines = (float *)tables, *sines = cosines + rows.count * turn.pairs;
-    fill_tables(run, &turn, cosines, sines);
+    /* sequences that start here have the same tables in every layer and step */
+    const turns_key key = key_of(node);
+    bool fresh = true;
+    void *kept = NULL;
+    if (run->state == NULL && run->start == 0 && ls_cuda_turns_bytes(node) <= KEPT_BYTES_MOST)
+        kept = ls_cuda_keep(ls_cuda_of(run), &key, sizeof key, ls_cuda_turns_bytes(node), &fresh);
+    float *cosines = (float *)(kept != NULL ? kept : tables);
+    float *sines = cosines + rows.count * turn.pairs;
+    if (kept == NULL || fresh) fill_tables(run, &turn, cosines, sines);
     return {cosines, sines, about->rotary.halves};
 }
 
-/* With tables of so many rows that are somewhere. */
-template <typename T>
-static pass<T> pass_of(const ls_node *node, int64_t rows, const void *at, int64_t tables) {
+/* All but the tables. */
+template <typename T> static pass<T> pass_of(const ls_node *node, int64_t rows) {
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
     const ls_tensor *x = node->in[0], *y = node->out[0];
     pass<T> by = {};
@@ -318,8 +355,6 @@ static pass<T> pass_of(const ls_node *node, int64_t rows, const void *at, int64_
     memcpy(by.x_stride, x->stride, sizeof by.x_stride);
     memcpy(by.y_stride, y->stride, sizeof by.y_stride);
     by.pairs = about->rotary.pairs;
-    by.cosines = (const float *)at;
-    by.sines = by.cosines + tables * by.pairs;
     by.heads = ls_cuda_divisor_of(x->dim[2]);
     by.rows = ls_cuda_divisor_of(rows);
     return by;
@@ -334,14 +369,19 @@ template <typename T> static void rotate(const ls_run *run, const ls_node *node)
     if (rows.count == 0) return;
     if (x->port < 0 && about->rotary.dynamic == NULL) ls_cuda_steady(run);
     const int64_t tables = own ? x->dim[0] * rows.count : rows.count;
-    pass<T> by = pass_of<T>(node, rows.count, run->workspace, tables);
+    pass<T> by = pass_of<T>(node, rows.count);
     by.tables = own ? rows.count : 0;
-    float *cosines = (float *)run->workspace, *sines = cosines + tables * by.pairs;
     const int64_t width = x->dim[3], heads_in_all = x->dim[0] * rows.count * x->dim[2];
     const turning turn = turning_of(run, node, rows, tables);
     if (by.pairs > 0 && heads_in_all * width <= FEW)
         return rotate_few(run, &turn, by, about->rotary.halves, heads_in_all, width);
-    if (by.pairs > 0) fill_tables(run, &turn, cosines, sines);
+    if (ls_cuda_turns_fit(node, width)) {
+        by.turn(ls_cuda_turns_fill(run, node, run->workspace));
+    } else if (by.pairs > 0) {
+        float *cosines = (float *)run->workspace, *sines = cosines + tables * by.pairs;
+        fill_tables(run, &turn, cosines, sines);
+        by.turn({cosines, sines});
+    }
     bool halves = about->rotary.halves, wide = in_lanes(&by, halves, width, LANES);
     if (halves && wide)
         rotate_launch<LANES, true>(run, by, heads_in_all, width);
@@ -378,14 +418,13 @@ static void rotate_two(const ls_run *run, const ls_node *node) {
     const int64_t rows = x->dim[1];
     const bool same = ls_cuda_turns_same(a, b);
     char *tables = (char *)run->workspace, *others = tables + (same ? 0 : ls_cuda_turns_bytes(a));
-    const pass<ls_cuda_bf16> by = pass_of<ls_cuda_bf16>(a, rows, tables, rows);
-    const pass<ls_cuda_bf16> other = pass_of<ls_cuda_bf16>(b, rows, others, rows);
+    pass<ls_cuda_bf16> by = pass_of<ls_cuda_bf16>(a, rows), other = pass_of<ls_cuda_bf16>(b, rows);
     if (ls_cuda_turns_fit(a, x->dim[3]) && ls_cuda_turns_fit(b, x->dim[3]) &&
         ((const ls_rotate_attributes *)b->attributes)->rotary.halves == halves &&
         x->dim[0] == other_x->dim[0] && x->dim[1] == other_x->dim[1] && ls_count(x) > FEW &&
         in_lanes(&by, halves, x->dim[3], LANES) && in_lanes(&other, halves, x->dim[3], LANES)) {
-        ls_cuda_turns_fill(run, a, tables);
-        if (!same) ls_cuda_turns_fill(run, b, others);
+        by.turn(ls_cuda_turns_fill(run, a, tables));
+        other.turn(ls_cuda_turns_fill(run, b, others));
         if (halves)
             launch_two<LANES, true>(run, by, other, x, other_x);
         else
