@@ -122,8 +122,7 @@ static void chained(const ls_run *run, const ls_node *node) {
     }
     const ls_extent key_rows = ls_cache_extent(run, keys->out[0]);
     const ls_extent value_rows = ls_cache_extent(run, values->out[0]);
-    if (ls__appends_only(run, keys) && ls__appends_only(run, values) &&
-        chain_fits(&chain, type)) {
+    if (ls__appends_only(run, keys) && ls__appends_only(run, values) && chain_fits(&chain, type)) {
         ls_cuda_attention job;
         ls__append_begin(run, keys);
         ls__append_begin(run, values);
