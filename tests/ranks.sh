@@ -5,7 +5,7 @@ export LONGSHOT_RANK_WAIT=30 MASTER_ADDR=127.0.0.1 OMP_NUM_THREADS=1
 start_rank() { # RANK SIZE command...: in the background, into rank.RANK.out and rank.RANK.err; its process is $!
     start_number=$1 start_size=$2
     shift 2
-    RANK=$start_number WORLD_SIZE=$start_size MASTER_PORT=$ranks_port "$@" \
+    RANK=$start_number LOCAL_RANK=$start_number WORLD_SIZE=$start_size MASTER_PORT=$ranks_port "$@" \
         >"rank.$start_number.out" 2>"rank.$start_number.err" &
 }
 start_ranks() { # SIZE command...: $rank_processes has them in order

@@ -28,6 +28,7 @@ static const struct {
     {"carry", "data.loader=stream train.carry=512", 15},
     {"recompute", "train.recompute=true", 0},
     {"bf16", "train.dtype=bf16", 0},
+    {"fp8", "train.dtype=fp8", 0},
     {"accumulate", "train.accumulate=2", 0},
     {"carry in parts", "data.loader=stream train.carry=512 train.accumulate=2", 15},
 };

@@ -51,7 +51,7 @@ export LOADED="$scratch/loaded"
 "$compiler" -shared -fPIC "$scratch/hostile.c" -o "$scratch/hostile.so" || fail "the compiler"
 for folder in here here/lib here/tests; do
     mkdir -p "$scratch/$folder"
-    for name in liblongshot-cuda.so libjansson.so.4 libzstd.so.1; do cp "$scratch/hostile.so" "$scratch/$folder/$name"; done
+    for name in liblongshot-cuda.so libjansson.so.4 libzstd.so.1 libnccl.so.2; do cp "$scratch/hostile.so" "$scratch/$folder/$name"; done
 done
 # untouched WHAT COMMAND...
 untouched() {
@@ -64,6 +64,14 @@ cd "$scratch/here"
 device="train device=cuda train.steps=1 data.corpus=/dev/null"
 untouched "the current folder" "$program" doctor
 untouched "the current folder, device" "$program" $device
+mkdir nccl # beside it there is nothing else that the loader would take
+mv libnccl.so.2 nccl
+cd nccl
+for path in : lib: .:/usr/lib /usr/lib:; do
+    LD_LIBRARY_PATH=$path untouched "NCCL by LD_LIBRARY_PATH=$path" "$program" doctor
+done
+LONGSHOT_NCCL=libnccl.so.2 untouched "NCCL by a name" "$program" doctor
+cd ..
 untouched "the packed program" "$scratch/pack/longshot" doctor
 untouched "the packed program, device" "$scratch/pack/longshot" $device
 ln -s "$program" longshot

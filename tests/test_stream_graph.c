@@ -1,6 +1,6 @@
 /* Steps of a stream that a device keeps and does again: the same outputs as chunk by chunk, also
  * where streams take turns, go back, or drop rows of a window; and with nodes that it computes in one
- * step (engine/chain.c). Where there is no device, one made of the processor's kernels stands in and
+ * step (engine/join.c). Where there is no device, one made of the processor's kernels stands in and
  * counts what is kept. */
 #include "stream_model.h"
 
@@ -48,8 +48,7 @@ static bool is_chain(const char *op) {
 static void do_node(const ls_run *run, const ls_node *node) {
     ls_run here = *run;
     if (is_chain(node->op->name)) {
-        const ls_chain *chain = node->attributes;
-        for (int i = 0; i < chain->count; i++) do_node(run, chain->node[i]);
+        for (int i = 0; i < node->part_count; i++) do_node(run, &node->parts[i]);
         return;
     }
     here.device = NULL;
@@ -72,9 +71,8 @@ static void called(const ls_run *run, const ls_node *node) {
     assert_true(f->keeping->count < NODES_MAX);
     f->keeping->at[f->keeping->count++] = (kept_node){node, *run};
     if (is_append(node)) ls__append_begin(run, node);
-    const ls_chain *chain = is_chain(node->op->name) ? node->attributes : NULL;
-    for (int i = 0; chain != NULL && i < chain->count; i++)
-        if (is_append(chain->node[i])) ls__append_begin(run, chain->node[i]);
+    for (int i = 0; i < node->part_count; i++)
+        if (is_append(&node->parts[i])) ls__append_begin(run, &node->parts[i]);
 }
 
 /* As a kernel that knows the position alone: the extent has gone on already. */
@@ -111,11 +109,10 @@ static void fake_fill(ls_device *device, void *there, int byte, size_t bytes) {
     memset(there, byte, bytes);
 }
 static size_t chain_workspace(const ls_node *node, int threads) {
-    const ls_chain *chain = node->attributes;
     size_t most = 0;
-    for (int i = 0; i < chain->count; i++) {
-        const ls_kernel *own = own_kernel(chain->node[i]->op->name);
-        const size_t bytes = own->workspace == NULL ? 0 : own->workspace(chain->node[i], threads);
+    for (int i = 0; i < node->part_count; i++) {
+        const ls_kernel *own = own_kernel(node->parts[i].op->name);
+        const size_t bytes = own->workspace == NULL ? 0 : own->workspace(&node->parts[i], threads);
         if (bytes > most) most = bytes;
     }
     return most;
@@ -152,10 +149,10 @@ static void fake_replay(ls_device *device, void *graph) {
     for (size_t i = 0; i < all->count; i++) {
         ls_run run = all->at[i].run;
         const ls_node *node = all->at[i].node;
-        const ls_chain *chain = is_chain(node->op->name) ? node->attributes : NULL;
+        const int parts = node->part_count;
         run.start = f->start;
-        for (int j = 0; j < (chain == NULL ? 1 : chain->count); j++) {
-            const ls_node *one = chain == NULL ? node : chain->node[j];
+        for (int j = 0; j < (parts == 0 ? 1 : parts); j++) {
+            const ls_node *one = parts == 0 ? node : &node->parts[j];
             if (is_append(one))
                 append_again(&run, one);
             else

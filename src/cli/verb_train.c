@@ -63,6 +63,10 @@ static json_t *cost_json(const ls_training_forecast *said) {
         json_array_append_new(list, json_pack("{s:i, s:I, s:I}", "ranks", 2 << i, "bytes",
                                               (json_int_t)said->bytes[i], "sent",
                                               (json_int_t)said->sent[i]));
+    if (cost->layers > 0) {
+        json_object_set_new(all, "layers", json_integer((json_int_t)cost->layers));
+        json_object_set_new(all, "layers_fp8", json_integer((json_int_t)cost->layers_fp8));
+    }
     if (list != NULL) json_object_set_new(all, "ranks", list);
     return all;
 }
@@ -80,6 +84,12 @@ static ls_status check(ls_cli *cli, const ls_training_request *request) {
                    said.alone.parameters, said.alone.trained, said.alone.tokens,
                    1e-6 * (double)said.alone.bytes,
                    cli->ctx.device == NULL ? "" : ", on the device and beside it");
+    if (said.alone.layers > 0)
+        ls_text_printf(&cli->ctx, &text,
+                       "%" PRId64 " of %" PRId64
+                       " linear layers are multiplied in fp8, the others and the output "
+                       "projection in bf16\n",
+                       said.alone.layers_fp8, said.alone.layers);
     for (int i = 0; i < said.counts; i++)
         ls_text_printf(&cli->ctx, &text,
                        "on %d ranks at most %.1f MB each, %.3g MB sent in a step\n", 2 << i,

@@ -215,16 +215,22 @@ static ls_status agree(ls_ctx *ctx, ls_ranks *ranks, const offer *own, const ls_
     return LS_OK;
 }
 
+int ls_nccl_partner(const ls_ranks *ranks, int round) {
+    if (round > 0 && 1 << round >= ranks->size) return -1;
+    return ranks->size == 1 ? 0 : ranks->rank ^ 1 << round;
+}
+
 /* Partners of the tree hear from each other once, so that what NCCL sets up with the first bytes is
  * found to work, or not, before training depends on it. */
 static outcome try_partners(const ls_ctx *ctx, ls_ranks *ranks, const ls_nccl_lane *lane,
                             char *trial, double limit) {
     outcome out = {.result = LS_RANK_DONE};
-    for (int k = 0; 1 << k < ranks->size && out.result == LS_RANK_DONE; k++) {
-        const int with = ranks->rank ^ 1 << k;
+    for (int k = 0; out.result == LS_RANK_DONE; k++) {
+        const int with = ls_nccl_partner(ranks, k);
+        if (with < 0) break;
         const ls_nccl_span span = {trial, LS_NCCL_TRIAL, trial + LS_NCCL_TRIAL * (k + 1),
                                    LS_NCCL_TRIAL};
-        if (with < ranks->size) out = swap(ctx, ranks, lane, with, &span, 1, limit);
+        out = swap(ctx, ranks, lane, with, &span, 1, limit);
     }
     return out;
 }

@@ -31,6 +31,9 @@ typedef struct ls_nccl_span {
 } ls_nccl_span;
 
 enum { LS_NCCL_TRIAL = 8, LS_NCCL_TRIAL_BYTES = 16 * LS_NCCL_TRIAL };
+/* With whom a rank swaps halves in that round of the tree, -1 after the last. Alone it is its own
+ * partner, of a trial. The number of ranks is a power of two. */
+int ls_nccl_partner(const ls_ranks *ranks, int round);
 /* All ranks call it. Makes ranks->nccl, or leaves it NULL and says why bytes go through host memory
  * (`unable`: this rank's reason, or NULL); LS_EUSE where NCCL was asked for and cannot be. `trial`
  * is memory of the device: its first LS_NCCL_TRIAL bytes go to each partner of the tree, and those

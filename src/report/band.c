@@ -6,8 +6,8 @@
 #include "report/page.h"
 
 ls_band ls_band_of(const json_t *row, const char *key) {
-    const bool power = strcmp(key, "ppl") == 0, share = ls_band_is_share(key);
-    const char *measured = power ? "loss" : key;
+    const bool power = strcmp(key, "ppl") == 0, bits = strcmp(key, "bits_per_byte") == 0;
+    const char *measured = power || bits ? "loss" : key;
     char name[64];
     ls_band band;
     snprintf(name, sizeof name, "%s_sd", measured);
@@ -15,7 +15,11 @@ ls_band ls_band_of(const json_t *row, const char *key) {
                      ls_member_real(row, "n"), &band.low, &band.high);
     if (!isfinite(band.low) || !isfinite(band.high)) return (ls_band){NAN, NAN};
     if (power) band = (ls_band){exp(band.low), exp(band.high)};
-    if (share) band = (ls_band){fmax(0, band.low), fmin(1, band.high)};
+    if (bits) {
+        const double factor = ls_member_real(row, key) / ls_member_real(row, measured);
+        band = (ls_band){factor * band.low, factor * band.high};
+    }
+    if (ls_band_is_share(key)) band = (ls_band){fmax(0, band.low), fmin(1, band.high)};
     return band;
 }
 

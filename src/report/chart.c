@@ -452,6 +452,10 @@ static const char heat_style[] =
     ".heat text{fill:#fff;font-size:11.5px}\n"
     ".h5 text,.h6 text,.h7 text,.h8 text,.h9 text{fill:#000}\n";
 
+static const char bars_style[] =
+    ".b0{fill:#76b1d9}.whisker{stroke:var(--fg);stroke-width:1.2;opacity:.7}\n"
+    ".value{font-size:10px;fill:var(--soft)}\n";
+
 static void open_file(ls_ctx *ctx, const char *title, int width, int height, const char *more,
                       ls_text *out) {
     ls_text_printf(ctx, out,
@@ -491,7 +495,7 @@ bool ls_chart_file(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
     return true;
 }
 
-bool ls_chart_heat_file(ls_ctx *ctx, const char *title, const char *figure, ls_text *out) {
+bool ls_chart_figure_file(ls_ctx *ctx, const char *title, const char *figure, ls_text *out) {
     int width, height;
     const char *drawing = strstr(figure, "<svg class=\"chart\" viewBox=\"0 0 ");
     const char *begin = drawing == NULL ? NULL : strchr(drawing, '\n');
@@ -499,7 +503,8 @@ bool ls_chart_heat_file(ls_ctx *ctx, const char *title, const char *figure, ls_t
     if (end == NULL ||
         sscanf(drawing, "<svg class=\"chart\" viewBox=\"0 0 %d %d", &width, &height) != 2)
         return false;
-    open_file(ctx, title, width, height, heat_style, out);
+    const bool bars = strstr(drawing, "data-kind=\"bars\"") != NULL;
+    open_file(ctx, title, width, height, bars ? bars_style : heat_style, out);
     ls_text_append(ctx, out, begin + 1, (size_t)(end - begin - 1));
     ls_text_printf(ctx, out, "</svg>\n");
     return true;

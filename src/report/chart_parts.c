@@ -105,10 +105,61 @@ static bool draw_heat(const ls_page *page, const char *of, const char *name, cha
     snprintf(title, bytes, "%.100s by length and depth: %.100s", of, ls_member_text(arm, "label"));
     const ls_suite_view view = {.ctx = page->ctx, .results = shown, .title = title};
     if (ls_suite_is_grid(&view)) ls_suite_heat(&view, &figure);
-    const bool drawn = figure.length > 0 && ls_chart_heat_file(page->ctx, title, figure.bytes, out);
+    const bool drawn =
+        figure.length > 0 && ls_chart_figure_file(page->ctx, title, figure.bytes, out);
     out->failed |= figure.failed || shown == NULL;
     ls_text_clear(page->ctx, &figure);
     json_decref(shown);
+    return drawn;
+}
+
+/* A bar for each arm: how far it is from another one at one length, "MEASURE PROTOCOL LENGTH ARMS". */
+static bool draw_against(const ls_page *page, const char *name, const char *words, char *title,
+                         size_t bytes, ls_text *out) {
+    enum { ARMS_MAX = 64 };
+    char key[64], protocol[128], under[LS_PAGE_TITLE_BYTES];
+    const char *arms[ARMS_MAX], *labels[ARMS_MAX];
+    double value[ARMS_MAX], low[ARMS_MAX], high[ARMS_MAX], length;
+    size_t count = 0;
+    int used = 0;
+    const json_t *base = ls_paper_arm(page, name);
+    if (base == NULL || sscanf(words, "%63s %127s %lf%n", key, protocol, &length, &used) != 3)
+        return false;
+    const ls_paper_measure *measure = ls_paper_measure_named(key);
+    for (size_t a = 0; measure != NULL && a < page->count && count < ARMS_MAX; a++) {
+        const json_t *arm = json_array_get(page->arms, a);
+        const ls_paper_difference d =
+            ls_paper_between(measure, ls_page_row(arm, "results", protocol, length),
+                             ls_page_row(base, "results", protocol, length));
+        arms[count] = ls_member_text(arm, "name");
+        labels[count] = ls_member_text(arm, "label");
+        if (arm == base || d.seeds == 0 || !chosen(words + used, arms[count])) continue;
+        value[count] = d.mean;
+        low[count] = d.mean - d.half;
+        high[count++] = d.mean + d.half;
+    }
+    if (count == 0) return false;
+    snprintf(title, bytes, "%s against %.100s: %.60s", measure->name, ls_member_text(base, "label"),
+             protocol);
+    snprintf(under, sizeof under, "%s, less that of %.200s", measure->name,
+             ls_member_text(base, "label"));
+    static const char *const only[] = {""};
+    const ls_bars bars = {.title = title,
+                          .x_label = under,
+                          .names = only,
+                          .groups = count,
+                          .bars = 1,
+                          .arms = arms,
+                          .labels = labels,
+                          .value = value,
+                          .low = low,
+                          .high = high};
+    ls_text figure = {0};
+    ls_chart_bars(page->ctx, &bars, &figure);
+    out->failed |= figure.failed;
+    const bool drawn =
+        figure.length > 0 && ls_chart_figure_file(page->ctx, title, figure.bytes, out);
+    ls_text_clear(page->ctx, &figure);
     return drawn;
 }
 
@@ -118,6 +169,8 @@ bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes,
     bool drawn = false;
     if (sscanf(words, "%63s %127s %n", measure, of, &used) < 2) return false;
     if (strcmp(measure, "heat") == 0) return draw_heat(page, of, words + used, title, bytes, out);
+    if (strcmp(measure, "against") == 0)
+        return draw_against(page, of, words + used, title, bytes, out);
     page->styles = ls_new(page->ctx, page->count + 1, sizeof *page->styles);
     page->out = out;
     if (page->styles == NULL || !ls_page_find_groups(page) || !ls_page_choose_styles(page))

@@ -17,8 +17,8 @@ void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
 /* Tables for a paper, in LaTeX or in Markdown. */
 void ls_paper_write(ls_ctx *ctx, const ls_study_files *files, bool latex, ls_text *out);
 
-/* The 95 % interval of KEY of a row over its seeds; NAN for one seed. Shares stay within 0 and 1, a
- * perplexity has that of its loss. */
+/* The 95 % interval of KEY of a row over its seeds; NAN for one seed. Shares stay within 0 and 1; a
+ * perplexity and bits per byte have that of their loss. */
 typedef struct ls_band {
     double low, high;
 } ls_band;

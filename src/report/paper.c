@@ -102,6 +102,22 @@ void ls_paper_close(ls_paper *p) {
     ls_paper_put(p, p->latex ? "\\bottomrule\n\\end{tabular}\n\\end{table}\n\n" : "\n");
 }
 
+void ls_paper_name_arm(ls_paper_note *n, const char *begins, const json_t *arm, const char *more) {
+    ls_text_printf(n->paper->page->ctx, &n->text, "%s%s%s", n->text.length > 0 ? ", " : begins,
+                   ls_member_text(arm, "label"), more);
+}
+
+void ls_paper_end_note(ls_paper_note *n) {
+    ls_ctx *ctx = n->paper->page->ctx;
+    if (n->text.length > 0) ls_text_printf(ctx, &n->text, ".");
+    n->paper->out->failed |= n->text.failed;
+    if (n->text.length > 0 && !n->text.failed) {
+        ls_paper_prose(n->paper, n->text.bytes);
+        ls_paper_put(n->paper, "\n\n");
+    }
+    ls_text_clear(ctx, &n->text);
+}
+
 void ls_paper_write(ls_ctx *ctx, const ls_study_files *files, bool latex, ls_text *out) {
     ls_page page = ls_page_of(ctx, files);
     ls_paper paper = {.page = &page, .latex = latex, .out = out};

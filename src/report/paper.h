@@ -28,22 +28,55 @@ void ls_paper_number(ls_paper *paper, ls_paper_value value);
 void ls_paper_end_row(ls_paper *paper);
 void ls_paper_close(ls_paper *paper);
 
+/* Arms that a table must not be silent about: "BEGINS label more, label more." */
+typedef struct ls_paper_note {
+    ls_paper *paper;
+    ls_text text;
+} ls_paper_note;
+void ls_paper_name_arm(ls_paper_note *note, const char *begins, const json_t *arm,
+                       const char *more);
+void ls_paper_end_note(ls_paper_note *note);
+
+/* A number that results hold for a protocol and length, and how tables print it. */
+typedef struct ls_paper_measure {
+    const char *key, *name;
+    int decimals;
+    double scale;
+    bool sign, high_is_good;
+} ls_paper_measure;
+const ls_paper_measure *ls_paper_measure_named(const char *name); /* NULL: there is none */
+
 /* A part by its words: "about", "ppl PROTOCOL" and the other measures, "resolution", "suite NAME",
- * "tau PROTOCOL LENGTH ARM ...", "cost". False: there is none of that name. */
+ * "against ARM MEASURE PROTOCOL", "tau PROTOCOL LENGTH ARM ...", "cost". False: there is none of
+ * that name. */
 bool ls_paper_part(ls_paper *paper, const char *words);
 void ls_paper_all(ls_paper *paper);
 /* The table of "PROTOCOL LENGTH ARM ARM ARM ..."; false: there is none. */
 bool ls_paper_tau_table(ls_paper *paper, const char *words);
 
-/* A chart by its words, "ppl PROTOCOL [ARM ...]", "suite NAME [ARM ...]" or "heat NAME ARM", as an
- * SVG file, and its title. False: there is none. */
+/* A measure of one row less that of another, the seeds that both have each by itself: the mean over
+ * these seeds and half of its 95 % interval. NAN where there are none, or other tokens were scored. */
+typedef struct ls_paper_difference {
+    double mean, half;
+    size_t seeds;
+} ls_paper_difference;
+ls_paper_difference ls_paper_between(const ls_paper_measure *measure, const json_t *row,
+                                     const json_t *base);
+/* The table of "ARM MEASURE PROTOCOL": all other arms against this one; false: there is none. */
+bool ls_paper_against_table(ls_paper *paper, const char *words);
+/* Of "BASE MEASURE ARM PROTOCOL LENGTH" the mean, or half of its interval. */
+double ls_paper_against(const ls_page *page, const char *words, bool half);
+
+/* A chart by its words, "ppl PROTOCOL [ARM ...]", "suite NAME [ARM ...]", "heat NAME ARM" or
+ * "against ARM MEASURE PROTOCOL LENGTH [ARM ...]", as an SVG file, and its title. False: there is
+ * none. */
 bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes, ls_text *out);
 
 const json_t *ls_paper_arm(const ls_page *page, const char *name); /* NULL: there is none */
 /* A seed's own number of a list of {"seed", KEY}; seed 0: the mean over seeds. */
 double ls_paper_of_seed(const json_t *row, const char *list, const char *key, double seed);
 /* A number that the results hold, by its words (docs/studies.md): "excess ARM PROTOCOL LENGTH [seed N]",
- * "suite NAME ARM [LENGTH]", "tau ...", "resolution ARM LENGTH", "parameters ARM". In the units of
+ * "suite NAME ARM [LENGTH]", "against ...", "tau ...", "resolution ARM LENGTH", "parameters ARM". In the units of
  * the tables. NAN: there is none. */
 double ls_paper_lookup(const ls_page *page, const char *words);
 /* "SUITE PROTOCOL LENGTH ARM ARM ARM ..." or "SUITE/TASK ...": the tau of that table. */

@@ -7,12 +7,7 @@
 
 enum { NAME_BYTES = 128, CAPTION_BYTES = 512, COLUMNS_MAX = LS_PAGE_LENGTHS_MAX + 4 };
 
-typedef struct measure {
-    const char *key, *name;
-    int decimals;
-    double scale;
-    bool sign, high_is_good;
-} measure;
+typedef ls_paper_measure measure;
 
 static const measure measures[] = {
     {"ppl", "Perplexity", 2, 1, false, false},
@@ -40,59 +35,39 @@ static const char *spread_text(const ls_page *page) {
 
 /* ---- what a table must not be silent about ---- */
 
-typedef struct note {
-    ls_paper *paper;
-    ls_text text;
-} note;
-
-static void name_arm(note *n, const char *begins, const json_t *arm, const char *more) {
-    ls_text_printf(n->paper->page->ctx, &n->text, "%s%s%s", n->text.length > 0 ? ", " : begins,
-                   ls_member_text(arm, "label"), more);
-}
-
-static void end_note(note *n) {
-    ls_ctx *ctx = n->paper->page->ctx;
-    if (n->text.length > 0) ls_text_printf(ctx, &n->text, ".");
-    n->paper->out->failed |= n->text.failed;
-    if (n->text.length > 0 && !n->text.failed) {
-        ls_paper_prose(n->paper, n->text.bytes);
-        ls_paper_put(n->paper, "\n\n");
-    }
-    ls_text_clear(ctx, &n->text);
-}
-
 static void note_missing(ls_paper *p) {
-    note missing = {.paper = p};
+    ls_paper_note missing = {.paper = p};
     for (size_t a = 0; a < p->page->count; a++) {
         char more[64];
         const double seeds = ls_member_real(arm_at(p, a), "seeds");
         const size_t absent = json_array_size(json_object_get(arm_at(p, a), "missing_seeds"));
         snprintf(more, sizeof more, " (%zu of %.0f)", absent, seeds + (double)absent);
-        if (absent > 0) name_arm(&missing, "Seeds that are missing: ", arm_at(p, a), more);
+        if (absent > 0) ls_paper_name_arm(&missing, "Seeds that are missing: ", arm_at(p, a), more);
     }
-    end_note(&missing);
+    ls_paper_end_note(&missing);
 }
 
 static void note_not_chosen(ls_paper *p) {
     const json_t *aside = json_object_get(p->page->results, "not_chosen");
-    note others = {.paper = p};
+    ls_paper_note others = {.paper = p};
     for (size_t i = 0; i < json_array_size(aside); i++) {
         char more[64];
         const json_t *arm = json_array_get(aside, i);
         snprintf(more, sizeof more, " (%.4f)", ls_member_real(arm, "trial_loss"));
         if (json_is_number(json_object_get(arm, "trial_loss")))
-            name_arm(&others, "Not chosen by validation (its loss with the first seed): ", arm,
-                     more);
+            ls_paper_name_arm(
+                &others, "Not chosen by validation (its loss with the first seed): ", arm, more);
     }
-    end_note(&others);
+    ls_paper_end_note(&others);
 }
 
 static void note_failures(ls_paper *p, const char *protocol) {
-    note failed = {.paper = p};
+    ls_paper_note failed = {.paper = p};
     for (size_t a = 0; a < p->page->count; a++)
         if (ls_at_chance(ls_row_as_trained(p->page, arm_at(p, a), protocol)))
-            name_arm(&failed, "Failures, at chance at the trained length: ", arm_at(p, a), "");
-    end_note(&failed);
+            ls_paper_name_arm(&failed, "Failures, at chance at the trained length: ", arm_at(p, a),
+                              "");
+    ls_paper_end_note(&failed);
 }
 
 /* ---- tables by length ---- */
@@ -211,7 +186,7 @@ static bool put_suite(ls_paper *p, const char *name) {
              "interval; chance %.0f, %.0f questions a seed.",
              name, x, 100 * ls_member_real(first, "chance"), ls_member_real(first, "n"));
     ls_paper_open(p, caption, names, count + 3);
-    note failed = {.paper = p};
+    ls_paper_note failed = {.paper = p};
     for (size_t a = 0; a < p->page->count; a++) {
         const json_t *suite = ls_page_suite(arm_at(p, a), name);
         begin_row(p, arm_at(p, a), ls_member_real(suite, "seeds"));
@@ -223,8 +198,9 @@ static bool put_suite(ls_paper *p, const char *name) {
     ls_paper_close(p);
     for (size_t a = 0; a < p->page->count; a++)
         if (ls_suite_at_chance(ls_page_suite(arm_at(p, a), name)))
-            name_arm(&failed, "Failures, at chance over all questions: ", arm_at(p, a), "");
-    end_note(&failed);
+            ls_paper_name_arm(&failed, "Failures, at chance over all questions: ", arm_at(p, a),
+                              "");
+    ls_paper_end_note(&failed);
     return true;
 }
 
@@ -356,7 +332,7 @@ static bool put_cost(ls_paper *p) {
 
 /* ---- by name ---- */
 
-static const measure *measure_named(const char *name) {
+const ls_paper_measure *ls_paper_measure_named(const char *name) {
     for (size_t i = 0; i < MEASURES; i++)
         if (strcmp(measures[i].key, name) == 0) return &measures[i];
     return NULL;
@@ -365,11 +341,12 @@ static const measure *measure_named(const char *name) {
 bool ls_paper_part(ls_paper *p, const char *words) {
     char kind[NAME_BYTES] = "", name[NAME_BYTES] = "";
     sscanf(words, "%127s %127s", kind, name);
-    const measure *m = measure_named(kind);
+    const measure *m = ls_paper_measure_named(kind);
     if (m != NULL) return put_lengths(p, m, "results", name);
     if (strcmp(kind, "resolution") == 0) return put_lengths(p, &resolution, "resolution", "");
     if (strcmp(kind, "suite") == 0) return put_suite(p, name);
     if (strcmp(kind, "tau") == 0) return ls_paper_tau_table(p, words + strlen("tau"));
+    if (strcmp(kind, "against") == 0) return ls_paper_against_table(p, words + strlen("against"));
     if (strcmp(kind, "about") == 0) return put_about(p);
     return strcmp(kind, "cost") == 0 && put_cost(p);
 }
@@ -412,7 +389,7 @@ double ls_paper_lookup(const ls_page *page, const char *words) {
     int half = 0;
     sscanf(words, "%127s", kind);
     if (strncmp(kind, "band-", 5) == 0) half = 5;
-    const measure *m = measure_named(kind + half);
+    const measure *m = ls_paper_measure_named(kind + half);
     if (m != NULL) {
         double seed = 0;
         const int found =
@@ -428,6 +405,8 @@ double ls_paper_lookup(const ls_page *page, const char *words) {
         return found == 2 || found == 3 ? lookup_suite(page, a, b, length) : NAN;
     }
     if (strcmp(kind, "tau") == 0) return ls_paper_tau(page, words + strlen("tau"));
+    if (strcmp(kind + half, "against") == 0)
+        return ls_paper_against(page, words + half + strlen("against"), half > 0);
     if (strcmp(kind, "resolution") == 0) {
         if (sscanf(words, "%*s %127s %lf %1s", a, &length, rest) != 2) return NAN;
         return value_of(&resolution, ls_page_row(ls_paper_arm(page, a), "resolution", "", length));

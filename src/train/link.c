@@ -22,11 +22,10 @@ static void sign(char out[LS_NCCL_TRIAL], int rank) {
 static ls_status check_trial(ls_ctx *ctx, const ls_ranks *ranks, const char *trial) {
     char here[LS_NCCL_TRIAL_BYTES], wanted[LS_NCCL_TRIAL];
     LS_TRY(ls_device_get(ctx, here, trial, sizeof here));
-    for (int k = 0; 1 << k < ranks->size; k++) {
-        const int with = ranks->rank ^ 1 << k;
+    for (int k = 0; ls_nccl_partner(ranks, k) >= 0; k++) {
+        const int with = ls_nccl_partner(ranks, k);
         sign(wanted, with);
-        if (with < ranks->size &&
-            memcmp(here + LS_NCCL_TRIAL * (k + 1), wanted, sizeof wanted) != 0)
+        if (memcmp(here + LS_NCCL_TRIAL * (k + 1), wanted, sizeof wanted) != 0)
             return LS_FAIL(ctx, LS_ERANK,
                            "NCCL brings other bytes than rank %d sent: LONGSHOT_TRANSPORT=host "
                            "goes without it",

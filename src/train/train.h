@@ -152,7 +152,8 @@ typedef struct ls_train_result {
     double best_loss;
     bool ended_early; /* train.patience */
     double step_operations;
-    double step_seconds; /* of a trial */
+    int64_t layers_fp8, layers; /* of train.dtype=fp8: linear layers in fp8, and all; else 0 */
+    double step_seconds;        /* of a trial */
 } ls_train_result;
 
 /* Runs to the end, or continues a run to its end. LS_OK: all steps are done and in a checkpoint, or

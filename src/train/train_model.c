@@ -164,7 +164,7 @@ static ls_status check_programs(ls_ctx *ctx, const ls_train_settings *settings,
     return LS_OK;
 }
 
-static ls_status say_fp8(ls_ctx *ctx, const ls_program *program) {
+static ls_status count_fp8(ls_ctx *ctx, const ls_program *program, size_t *fp8, size_t *layers) {
     const size_t in_fp8 = ls_program_count(program, "linear_fp8");
     const size_t all = in_fp8 + ls_program_count(program, "linear");
     if (in_fp8 == 0)
@@ -174,6 +174,8 @@ static ls_status say_fp8(ls_ctx *ctx, const ls_program *program) {
     ls_say(ctx, "%zu of %zu linear layers are multiplied in fp8, the output projection in bf16%s",
            in_fp8, all,
            in_fp8 < all ? "; the others have rows or widths that are no multiples of 16" : "");
+    *fp8 = in_fp8;
+    *layers = all;
     return LS_OK;
 }
 
@@ -182,6 +184,7 @@ static ls_status train_recorded(ls_ctx *ctx, ls_model *model, ls_train_job *job,
     const ls_train_settings *settings = job->settings;
     ls_program *measured = NULL;
     ls_validation validation = {0};
+    size_t fp8 = 0, layers = 0;
     job->store = model->store;
     settle_source(model, length, &job->source);
     if (model->store->adapter.rank > 0)
@@ -194,9 +197,11 @@ static ls_status train_recorded(ls_ctx *ctx, ls_model *model, ls_train_job *job,
            1e-6 * (double)ls_program_bytes(job->program), operations);
     if (settings->matmul == LS_TRAIN_MATMUL_TF32)
         ls_say(ctx, "matrix products of training are computed in tf32");
-    if (ls_train_fp8(settings)) LS_TRY(say_fp8(ctx, job->program));
+    if (ls_train_fp8(settings)) LS_TRY(count_fp8(ctx, job->program, &fp8, &layers));
     ls_status status = record_validation(ctx, model, job, length, &measured, &validation);
     if (status == LS_OK) status = ls_train_run(ctx, job, result);
+    result->layers_fp8 = (int64_t)fp8;
+    result->layers = (int64_t)layers;
     ls_validation_clear(&validation);
     ls_program_free(measured);
     return status;

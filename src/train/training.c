@@ -564,6 +564,8 @@ static ls_status rehearse(ls_ctx *ctx, const ls_training_request *request, ls_tr
     *out = (ls_training_cost){.parameters = ls_parameters_elements(training->model->store),
                               .trained = ls_parameters_trained(training->model->store),
                               .tokens = train->steps * train->batch * train->length,
+                              .layers_fp8 = result.layers_fp8,
+                              .layers = result.layers,
                               .leaves = train->shards * train->context};
     return LS_OK;
 }

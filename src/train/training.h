@@ -67,8 +67,9 @@ void ls_training_clear(ls_training *training);
  * compute. */
 typedef struct ls_training_cost {
     int64_t parameters, trained, tokens;
-    int64_t leaves; /* as many ranks can share it, or a power of two below */
-    size_t bytes;   /* at most at one time; of one of the request's ranks, which may be imagined */
+    int64_t layers_fp8, layers; /* as in ls_train_result */
+    int64_t leaves;             /* as many ranks can share it, or a power of two below */
+    size_t bytes; /* at most at one time; of one of the request's ranks, which may be imagined */
 } ls_training_cost;
 ls_status ls_training_rehearse(ls_ctx *ctx, const ls_training_request *request,
                                ls_training_cost *out);

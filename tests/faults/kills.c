@@ -30,6 +30,7 @@ static const configuration configurations[] = {
                                "train.guard=rollback train.lr=0.5 train.guard_spread=3 "
                                "train.guard_window=4 train.guard_rejections=900 train.warmup=0"},
     {"bf16", TRAIN "train.dtype=bf16"},
+    {"fp8", TRAIN "train.dtype=fp8"},
     {"f64", TRAIN "train.dtype=f64"},
     {"recompute", TRAIN "train.recompute=true"},
     {"accumulate", TRAIN "train.accumulate=2"},

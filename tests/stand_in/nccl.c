@@ -33,6 +33,7 @@ typedef struct operation {
 } operation;
 typedef struct communicator {
     int rank, size, device[RANKS], links[RANKS], listener;
+    int self[2]; /* to itself it sends through the first, and receives through the second */
     ls_nccl_id id;
     atomic_int state, stop;
     operation queue[OPERATIONS];
@@ -136,7 +137,7 @@ static bool move(communicator *c, int count) {
     for (int i = 0; i < count; i++) {
         operation *o = &c->queue[i];
         bool *turn = &busy[o->sends][o->with]; /* operations with one rank keep their order */
-        const int fd = c->links[o->with];
+        const int fd = o->with == c->rank ? c->self[!o->sends] : c->links[o->with];
         if (o->done == o->bytes) continue;
         all = false;
         if (*turn) continue;
@@ -174,6 +175,8 @@ static void end(communicator *c) {
     for (int i = 0; i < c->size; i++)
         if (c->links[i] >= 0) close(c->links[i]);
     close(c->listener);
+    close(c->self[0]);
+    close(c->self[1]);
     free(c);
 }
 
@@ -215,7 +218,8 @@ int ncclCommInitRankConfig(void **out, int size, ls_nccl_id id, int rank, ls_ncc
     atomic_store(&c->state, LS_NCCL_BUSY);
     const struct sockaddr_un at = place(&id, rank, &length);
     c->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(c->listener, (const struct sockaddr *)&at, length) != 0 ||
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, c->self) != 0 ||
+        bind(c->listener, (const struct sockaddr *)&at, length) != 0 ||
         listen(c->listener, RANKS) != 0 || pthread_create(&c->thread, NULL, work, c) != 0) {
         close(c->listener);
         free(c);
@@ -254,7 +258,7 @@ int ncclGroupStart(void) {
 
 static int add(void *at, size_t bytes, int with, bool sends, void *of, void *stream) {
     communicator *c = of;
-    if (grouped == OPERATIONS || with < 0 || with >= c->size || with == c->rank) return INVALID;
+    if (grouped == OPERATIONS || with < 0 || with >= c->size) return INVALID;
     group[grouped++] = (operation){at, bytes, 0, with, sends, stream};
     group_of = c;
     return LS_NCCL_DONE;

@@ -99,7 +99,7 @@ void *ls_cuda_stage(ls_cuda *cuda, const ls_node *node, size_t bytes);
  * room or work is being captured: then the caller does without. */
 void *ls_cuda_keep(ls_cuda *cuda, const void *key, size_t key_bytes, size_t bytes, bool *fresh);
 
-/* The nodes of a chain (engine/chain.c) one by one, where they do not fit what would do them in one.
+/* The nodes of a chain (engine/join.c) one by one, where they do not fit what would do them in one.
  */
 void ls_cuda_chain_apart(const ls_run *run, const ls_node *node);
 size_t ls_cuda_chain_workspace(const ls_node *node, int threads); /* that is enough for each */

@@ -193,7 +193,9 @@ static void give_kept(ls_cuda *cuda) {
  * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those. */
 static bool may_join(const char *op) {
     const char *join = getenv("LONGSHOT_CUDA_JOIN");
-    if (join == NULL || strcmp(join, "1") == 0) return true;
+    /* casts of activations: not yet by themselves */
+    if (join == NULL) return strstr(op, "fp8") == NULL;
+    if (strcmp(join, "1") == 0) return true;
     const size_t length = strlen(op);
     const bool but = join[0] == '-';
     for (const char *at = join; (at = strstr(at, op)) != NULL; at += length) {
@@ -213,25 +215,24 @@ static const ls_kernel *kernel(const ls_device *device, const char *op) {
 }
 
 void ls_cuda_chain_apart(const ls_run *run, const ls_node *node) {
-    const ls_chain *chain = (const ls_chain *)node->attributes;
     bool all = true, one;
     ls_run each = *run;
     each.steady = &one;
-    for (int i = 0; i < chain->count; i++) {
-        const ls_node *part = chain->node[i];
+    for (int i = 0; i < node->part_count; i++) {
+        const ls_node *part = &node->parts[i];
         one = ls__node_anywhere(part);
-        kernel(run->device, part->op->name)->by_type[chain->type](&each, part);
+        kernel(run->device, part->op->name)->by_type[part->in[0]->type](&each, part);
         all = all && one;
     }
     if (run->steady != NULL) *run->steady = all;
 }
 
 size_t ls_cuda_chain_workspace(const ls_node *node, int threads) {
-    const ls_chain *chain = (const ls_chain *)node->attributes;
     size_t most = 0;
-    for (int i = 0; i < chain->count; i++) {
-        const ls_kernel *own = kernel(NULL, chain->node[i]->op->name);
-        const size_t bytes = own->workspace == NULL ? 0 : own->workspace(chain->node[i], threads);
+    for (int i = 0; i < node->part_count; i++) {
+        const ls_node *part = &node->parts[i];
+        const ls_kernel *own = kernel(NULL, part->op->name);
+        const size_t bytes = own->workspace == NULL ? 0 : own->workspace(part, threads);
         if (bytes > most) most = bytes;
     }
     return most;

@@ -1,7 +1,7 @@
 /* A warp has EACH_WARP rows of the weight, which pass through once; its lanes have 16 bytes of a row
  * at a time. Weights are asked for before it is known that the rows are there.
  *
- * With a norm before it (engine/chain.c) every block norms the rows for itself, a warp for each, into
+ * With a norm before it (engine/join.c) every block norms the rows for itself, a warp for each, into
  * shared memory; the first block writes them too. With an activation behind it a warp has the rows of
  * gates and of their values. Both round where the kernels that stand alone write. */
 #include "tensor/cuda/few_rows.cuh"

@@ -1,30 +1,65 @@
-/* Neighbours that a device computes in one step. Where it has a kernel named FIRST+SECOND for the
+/* Neighbours that a device computes in one step. Where it has a kernel under their joined name for the
  * program's type, a node and those behind it become one node: operands and results of all of them
  * in their order, and each as a part of it. What lies between them and is read by nobody else keeps
  * its place, but need not be written. */
 #include "tensor/engine/program_internal.h"
 
-enum { CHAIN_MAX = 3, APART = -1 };
+enum { CHAIN_MAX = 5, LINKS_MAX = 4 };
+
+/* Result of node `from` is an operand of node `to`. */
+typedef struct link {
+    int from, result, to, operand;
+    bool read_too; /* others may read it: it is written */
+} link;
 
 typedef struct chain {
-    const char *joined;
+    ls_op op;     /* static: programs that run together compare their operations */
+    bool streams; /* in programs that stream, else in those with gradients */
     const char *names[CHAIN_MAX];
-    /* of the second on: which result of the first is which operand; APART: none, they go side by
-     * side */
-    struct {
-        int result, operand;
-    } link[CHAIN_MAX - 1];
-    bool read_too; /* the results that lie between may be read by others: they are written */
+    link links[LINKS_MAX]; /* a node that no link leads to goes side by side with those before it */
 } chain;
 
+/* Those of all parts that count them; elements that a kernel passes on the way count for nothing. */
+static double flops_of_parts(const ls_node *node) {
+    double flops = 0;
+    for (int i = 0; i < node->part_count; i++)
+        if (node->parts[i].op->flops != NULL) flops += node->parts[i].op->flops(&node->parts[i]);
+    return flops;
+}
+
+#define JOINED(joined, any)                                                                        \
+    { .name = joined, .any_batch = any, .flops = flops_of_parts }
+
+/* The longer of two that begin alike first. */
 static const chain chains[] = {
-    {"linear+activate", {"linear", "activate"}, {{0, 0}}, true},
-    {"linear_input_grad+activate_grad", {"linear_input_grad", "activate_grad"}, {{0, 1}}, false},
-    {"attention_grad+rotate+rotate",
+    {JOINED("linear+activate", true), false, {"linear", "activate"}, {{0, 0, 1, 0, true}}},
+    {JOINED("linear_input_grad+activate_grad", false),
+     false,
+     {"linear_input_grad", "activate_grad"},
+     {{0, 0, 1, 1, false}}},
+    {JOINED("attention_grad+rotate+rotate", false),
+     false,
      {"attention_grad", "rotate", "rotate"},
-     {{0, 0}, {1, 0}},
-     false},
-    {"rotate+rotate", {"rotate", "rotate"}, {{APART, APART}}, true},
+     {{0, 0, 1, 0, false}, {0, 1, 2, 0, false}}},
+    {JOINED("activate+fp8_cast", false), false, {"activate", "fp8_cast"}, {{0, 0, 1, 0, false}}},
+    {JOINED("activate_grad+fp8_cast", false),
+     false,
+     {"activate_grad", "fp8_cast"},
+     {{0, 0, 1, 0, false}}},
+    {JOINED("rotate+rotate", false), false, {"rotate", "rotate"}, {{0}}},
+    {JOINED("residual_norm+linear+activate", true),
+     true,
+     {"residual_norm", "linear", "activate"},
+     {{0, 0, 1, 0, true}, {1, 0, 2, 0, false}}},
+    {JOINED("residual_norm+linear", true), true, {"residual_norm", "linear"}, {{0, 0, 1, 0, true}}},
+    {JOINED("rotate+cache_append+attention", false),
+     true,
+     {"rotate", "cache_append", "cache_append", "rotate", "attention"},
+     {{0, 0, 1, 0, false}, {1, 0, 4, 1, true}, {2, 0, 4, 2, true}, {3, 0, 4, 0, false}}},
+    {JOINED("cache_append+attention", false),
+     true,
+     {"cache_append", "cache_append", "attention"},
+     {{0, 0, 2, 1, true}, {1, 0, 2, 2, true}}},
 };
 enum { CHAINS = sizeof chains / sizeof chains[0] };
 
@@ -38,13 +73,13 @@ static int length_of(const chain *c) {
     return length;
 }
 
-/* Whether a node from `at` on touches what a tensor owns. */
+/* Whether a node from `at` on touches what lies in a tensor's place. */
 static bool touched_from(const ls_program *p, size_t at, const ls_tensor *tensor) {
     for (size_t i = at; i < p->nodes.count; i++) {
         const ls_node *node = p->nodes.at[i];
         for (int j = 0; j < node->in_count + node->out_count; j++) {
             const ls_tensor *x = j < node->in_count ? node->in[j] : node->out[j - node->in_count];
-            if (x != NULL && (x == tensor || x->base == tensor)) return true;
+            if (x != NULL && ls__overlap(x, tensor)) return true;
         }
     }
     return false;
@@ -61,41 +96,50 @@ static bool meet(const ls_node *a, const ls_node *b) {
     return false;
 }
 
-/* Whether the node at `at + i` is that of a chain which begins at `at`. */
-static bool goes_on(const ls_program *p, size_t at, size_t i, const chain *c) {
-    const ls_node *first = p->nodes.at[at], *node = p->nodes.at[at + i];
-    if (!is(node, c->names[i]) || node->apart != first->apart) return false;
-    if (c->link[i - 1].result == APART) return !meet(first, node) && !meet(node, first);
-    const ls_tensor *between = first->out[c->link[i - 1].result];
-    if (between == NULL || node->in[c->link[i - 1].operand] != between) return false;
-    return c->read_too || (between->base == NULL && !between->kept &&
-                           !touched_from(p, at + (size_t)length_of(c), between));
+/* Whether a link holds between the nodes from `at` on. */
+static bool holds(const ls_program *p, size_t at, const chain *c, const link *l) {
+    const ls_node *const *node = (const ls_node *const *)(p->nodes.at + at);
+    const ls_tensor *between = node[l->from]->out[l->result];
+    if (between == NULL || node[l->to]->in[l->operand] != between) return false;
+    if (l->read_too) return true;
+    const bool kept = between->kept || (between->base != NULL && between->base->kept);
+    return !kept && !touched_from(p, at + (size_t)length_of(c), between);
 }
 
-/* Whether the nodes from `at` on are such a chain. */
+/* Whether the node at `at + i` may stand in a chain that begins at `at`. */
+static bool goes_on(const ls_program *p, size_t at, int i, const chain *c) {
+    const ls_node *const *node = (const ls_node *const *)(p->nodes.at + at);
+    bool linked = false;
+    if (!is(node[i], c->names[i]) || node[i]->apart != node[0]->apart) return false;
+    for (const link *l = c->links; l < c->links + LINKS_MAX && l->to > 0; l++) {
+        if (l->to != i) continue;
+        if (!holds(p, at, c, l)) return false;
+        linked = true;
+    }
+    for (int j = 0; j < i && !linked; j++)
+        if (meet(node[j], node[i]) || meet(node[i], node[j])) return false;
+    return true;
+}
+
+/* Whether the nodes from `at` on are such a chain. A norm reads rows that were just computed, not
+ * those of a port. */
 static bool begins(const ls_program *p, size_t at, const chain *c) {
-    const size_t length = (size_t)length_of(c);
-    if (at + length > p->nodes.count || !is(p->nodes.at[at], c->names[0])) return false;
-    for (size_t i = 1; i < length; i++)
+    const ls_node *first = p->nodes.at[at];
+    const int length = length_of(c);
+    if (at + (size_t)length > p->nodes.count || !is(first, c->names[0])) return false;
+    if (is(first, "residual_norm") && first->in[0]->port >= 0) return false;
+    for (int i = 1; i < length; i++)
         if (!goes_on(p, at, i, c)) return false;
     return true;
 }
 
 static const chain *chain_at(const ls_program *p, size_t at) {
     for (int i = 0; i < CHAINS; i++) {
-        if (!begins(p, at, &chains[i])) continue;
-        const ls_kernel *kernel = ls__kernel_of(p->ctx, p->options.type, chains[i].joined);
+        if (chains[i].streams == p->options.grad || !begins(p, at, &chains[i])) continue;
+        const ls_kernel *kernel = ls__kernel_of(p->ctx, p->options.type, chains[i].op.name);
         if (kernel != NULL && kernel->by_type[p->options.type] != NULL) return &chains[i];
     }
     return NULL;
-}
-
-/* Those of all parts that count them; elements that a kernel passes on the way count for nothing. */
-static double flops_of_parts(const ls_node *node) {
-    double flops = 0;
-    for (int i = 0; i < node->part_count; i++)
-        if (node->parts[i].op->flops != NULL) flops += node->parts[i].op->flops(&node->parts[i]);
-    return flops;
 }
 
 static ls_node *join(ls_program *p, ls_node *const *nodes, const chain *c) {
@@ -103,12 +147,10 @@ static ls_node *join(ls_program *p, ls_node *const *nodes, const chain *c) {
     int in = 0, out = 0;
     for (int i = 0; i < length; i++) in += nodes[i]->in_count, out += nodes[i]->out_count;
     ls_node *node = ls__pool(p, 1, sizeof *node);
-    ls_op *op = ls__pool(p, 1, sizeof *op);
     ls_node *parts = ls__pool(p, (size_t)length, sizeof *parts);
     ls_tensor **tensors = ls__pool(p, (size_t)(in + out), sizeof *tensors);
-    if (node == NULL || op == NULL || parts == NULL || tensors == NULL) return NULL;
-    *op = (ls_op){.name = c->joined, .any_batch = nodes[0]->op->any_batch, .flops = flops_of_parts};
-    *node = (ls_node){.op = op,
+    if (node == NULL || parts == NULL || tensors == NULL) return NULL;
+    *node = (ls_node){.op = &c->op,
                       .in_count = in,
                       .out_count = out,
                       .apart = nodes[0]->apart,
@@ -130,10 +172,7 @@ static ls_node *join(ls_program *p, ls_node *const *nodes, const chain *c) {
 void ls__join_nodes(ls_program *p) {
     size_t count = 0;
     if (ls_failed(p) || ls__device_of(p->ctx, p->options.type) == NULL) return;
-    if (!p->options.grad) {
-        if (p->options.streaming) ls__chain_nodes(p);
-        return;
-    }
+    if (!p->options.grad && !p->options.streaming) return;
     for (size_t i = 0; i < p->nodes.count;) {
         const chain *c = chain_at(p, i);
         ls_node *node = c == NULL ? p->nodes.at[i] : join(p, (ls_node *const *)&p->nodes.at[i], c);

@@ -79,7 +79,7 @@ ls_status ls__check_parts(ls_program *p) {
         }
     }
     if (p->merged_bytes == 0) return LS_OK;
-    p->merged = ls_new_raw(p->ctx, 2, p->merged_bytes);
+    p->merged = ls_new(p->ctx, 2, p->merged_bytes);
     return p->merged == NULL ? LS_ENOMEM : LS_OK;
 }
 

@@ -471,7 +471,7 @@ double ls__node_work(const ls_node *node) {
 }
 
 size_t ls_program_bytes(const ls_program *program) {
-    return program->arena_bytes + program->workspace_bytes;
+    return program->arena_bytes + program->workspace_bytes + 2 * program->merged_bytes;
 }
 
 /* ---- running ---- */

@@ -198,7 +198,8 @@ size_t ls_program_count(const ls_program *program, const char *op);
 
 const ls_program_options *ls_program_about(const ls_program *program);
 ls_ctx *ls_program_ctx(const ls_program *program);
-size_t ls_program_bytes(const ls_program *program); /* arena and workspace: known before any run */
+/* Arena, workspace and what parts are merged in: known before any run. */
+size_t ls_program_bytes(const ls_program *program);
 double ls_program_flops(const ls_program *program); /* of one run, forward and backward */
 /* The longest chunk this model can take at once (methods whose rows must go one by one say 1). */
 int64_t ls_program_chunk_limit(const ls_program *program);

@@ -62,14 +62,6 @@ typedef struct ls_list { /* of pointers */
     size_t count, capacity;
 } ls_list;
 
-/* Nodes that a device computes in one step: attributes of the node that stands for them. */
-enum { LS_CHAIN_MAX = 5 };
-typedef struct ls_chain {
-    ls_dtype type; /* of the program */
-    int count;
-    const ls_node *node[LS_CHAIN_MAX];
-} ls_chain;
-
 /* What a graph of a stream's step was made with. */
 typedef struct ls_stream_place {
     void *data;
@@ -156,7 +148,6 @@ void ls__record_backward(ls_program *p);
 void ls__place_over_inputs(ls_program *p);
 bool ls__overlap(const ls_tensor *a, const ls_tensor *b); /* whether they share memory */
 void ls__join_nodes(ls_program *p);
-void ls__chain_nodes(ls_program *p);                     /* of a stream */
 void ls__recompute(ls_program *p, size_t forward_count); /* nodes before it are the forward part */
 ls_status ls__plan(ls_program *p);
 /* end[i], of each node: the node behind the passage that it lies in, 0 where it lies in none. A

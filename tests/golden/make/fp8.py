@@ -42,7 +42,7 @@ def computed():
 
 
 check = sys.argv[1] == "--check"
-path = os.path.join(sys.argv[-1], "fp8.safetensors")
+path = os.path.join(sys.argv[-1], "fp8" + ".safetensors")
 if check:
     there, made = load_file(path), computed()
     assert there.keys() == made.keys()

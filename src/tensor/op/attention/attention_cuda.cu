@@ -99,7 +99,7 @@ static void forward(const ls_run *run, const ls_node *node) {
     if (job.splits > 1) ls_cuda_attention_merge(run, &job, type_of(node));
 }
 
-/* ---- one token, in a chain with what goes before: see engine/chain.c ---- */
+/* ---- one token, in a chain with what goes before: see engine/join.c ---- */
 
 static bool chain_fits(const ls_cuda_decode_chain *chain, ls_dtype type) {
     return ls_cuda_attention_fresh_fits(chain->key, type) &&
@@ -110,26 +110,25 @@ static bool chain_fits(const ls_cuda_decode_chain *chain, ls_dtype type) {
 }
 
 static void chained(const ls_run *run, const ls_node *node) {
-    const ls_chain *nodes = (const ls_chain *)node->attributes;
-    const bool rotates = nodes->count == 5;
-    const ls_node *keys = nodes->node[rotates], *values = nodes->node[rotates + 1];
-    const ls_node *attention = nodes->node[nodes->count - 1];
+    const bool rotates = node->part_count == 5;
+    const ls_node *keys = &node->parts[rotates], *values = &node->parts[rotates + 1];
+    const ls_node *attention = &node->parts[node->part_count - 1];
+    const ls_dtype type = attention->in[0]->type;
     ls_cuda_decode_chain chain = {keys->in[0], values->in[0], NULL, NULL};
     if (rotates) {
-        chain.rotates_key = nodes->node[0];
-        chain.rotates_query = nodes->node[3];
+        chain.rotates_key = &node->parts[0];
+        chain.rotates_query = &node->parts[3];
         chain.key = chain.rotates_key->in[0];
     }
     const ls_extent key_rows = ls_cache_extent(run, keys->out[0]);
     const ls_extent value_rows = ls_cache_extent(run, values->out[0]);
-    if (ls__appends_only(run, keys) && ls__appends_only(run, values) &&
-        chain_fits(&chain, nodes->type)) {
+    if (ls__appends_only(run, keys) && ls__appends_only(run, values) && chain_fits(&chain, type)) {
         ls_cuda_attention job;
         ls__append_begin(run, keys);
         ls__append_begin(run, values);
         ls_cuda_attention_begin(run, attention, false, &job);
         if (ls_cuda_attention_decode_fits(run, attention, &job)) {
-            ls_cuda_attention_decode(run, &job, nodes->type, &chain);
+            ls_cuda_attention_decode(run, &job, type, &chain);
             return;
         }
         ls_extent_set(run, keys->out[0], key_rows.first, key_rows.count);

@@ -7,7 +7,7 @@
  * last. The last key is found on the device, and the number of parts follows from the room of the
  * cache: launches are the same at every position; parts that would be short are left out there.
  *
- * In a chain (engine/chain.c) the token's own key and value are not cached yet: the block that has
+ * In a chain (engine/join.c) the token's own key and value are not cached yet: the block that has
  * them rotates the key and writes both. Every block rotates its queries. What is cached is then read
  * before the queries are there. */
 #include "tensor/op/attention/attention_job.cuh"

@@ -4,7 +4,8 @@
 
 /* ---- operands ---- */
 
-/* in: x; out: factor [1], codes, codes transposed (either may be NULL) */
+/* in: x, bias; out: factor [1], codes, codes transposed (either may be NULL). Where x is the gradient
+ * of a layer with a bias, its rows are added to the bias's gradient on the way. */
 static double cast_flops(const ls_node *node) {
     return (double)ls_count(node->in[0]);
 }
@@ -14,13 +15,14 @@ typedef struct operand {
     ls_tensor *factor, *codes, *turned;
 } operand;
 
-static operand cast(ls_program *p, ls_tensor *x, ls_dtype type, bool rows, bool columns) {
+static operand cast(ls_program *p, ls_tensor *x, ls_tensor *bias, ls_dtype type, bool rows,
+                    bool columns) {
     int64_t count, width, stride;
     ls_rows(x, &count, &width, &stride);
     operand made = {.factor = ls_activation(p, LS_F32, LS_DIMS(1))};
     if (rows) made.codes = ls_activation(p, type, LS_DIMS(count, width));
     if (columns) made.turned = ls_activation(p, type, LS_DIMS(width, count));
-    ls_record(p, &cast_op, NULL, 0, 1, &x, 3,
+    ls_record(p, &cast_op, NULL, 0, 2, (ls_tensor *[]){x, bias}, 3,
               (ls_tensor *[]){made.factor, made.codes, made.turned});
     return made;
 }
@@ -37,7 +39,7 @@ static operand cast_once(ls_program *p, ls_tensor *x, bool columns) {
                 ls_activation(p, LS_E4M3, LS_DIMS(node->out[1]->dim[1], node->out[1]->dim[0]));
         return (operand){node->out[0], node->out[1], node->out[2]};
     }
-    return cast(p, x, LS_E4M3, true, columns);
+    return cast(p, x, NULL, LS_E4M3, true, columns);
 }
 
 /* ---- products ---- */
@@ -49,27 +51,32 @@ static double flops(const ls_node *node) {
 static const ls_op input_grad_op = {.name = "linear_fp8_input_grad", .flops = flops};
 /* in: A, its factor, B, its factor, weight: adds to its gradient */
 static const ls_op weight_grad_op = {.name = "linear_fp8_weight_grad", .flops = flops};
-/* in: dy, bias: adds to its gradient */
-static const ls_op bias_grad_op = {.name = "linear_bias_grad"};
 
-/* What the backward part needs of a layer is among its operands. */
-enum { FACTOR_X = 1, FACTOR_W = 3, BIAS, X, WEIGHT, X_TURNED, W_TURNED, OPERANDS };
+enum { FACTOR_X = 1, FACTOR_W = 3, BIAS, OPERANDS };
+
+/* The node that made an operand: it knows the tensor, and its other layout. */
+static const ls_node *cast_of(const ls_program *p, const ls_tensor *codes) {
+    size_t i = p->nodes.count - 1;
+    while (((const ls_node *)p->nodes.at[i])->op != &cast_op ||
+           ((const ls_node *)p->nodes.at[i])->out[1] != codes)
+        i--;
+    return p->nodes.at[i];
+}
 
 static void backward(ls_program *p, const ls_node *node) {
     ls_tensor *const *in = node->in, *dy = ls_grad_of(node->out[0]);
-    const bool weight = in[WEIGHT]->needs_grad, input = in[X]->needs_grad;
-    const operand d = cast(p, dy, LS_E5M2, input, weight);
+    const ls_node *of_x = cast_of(p, in[0]), *of_w = cast_of(p, in[2]);
+    ls_tensor *x = of_x->in[0], *w = of_w->in[0];
+    const bool weight = w->needs_grad, input = x->needs_grad;
+    const operand d = cast(p, dy, weight ? in[BIAS] : NULL, LS_E5M2, input, weight);
     if (weight)
         ls_record(p, &weight_grad_op, NULL, 0, 5,
-                  (ls_tensor *[]){d.turned, d.factor, in[X_TURNED], in[FACTOR_X], in[WEIGHT]}, 0,
-                  NULL);
-    if (weight && in[BIAS] != NULL)
-        ls_record(p, &bias_grad_op, NULL, 0, 2, (ls_tensor *[]){dy, in[BIAS]}, 0, NULL);
+                  (ls_tensor *[]){d.turned, d.factor, of_x->out[2], in[FACTOR_X], w}, 0, NULL);
     if (!input) return;
-    ls_tensor *dx = ls_grad_target(p, in[X]);
+    ls_tensor *dx = ls_grad_target(p, x);
     ls_record(p, &input_grad_op, NULL, 0, 5,
-              (ls_tensor *[]){d.codes, d.factor, in[W_TURNED], in[FACTOR_W], NULL}, 1, &dx);
-    ls_grad_add(p, in[X], dx);
+              (ls_tensor *[]){d.codes, d.factor, of_w->out[2], in[FACTOR_W], NULL}, 1, &dx);
+    ls_grad_add(p, x, dx);
 }
 static const ls_op linear_op = {.name = "linear_fp8", .backward = backward, .flops = flops};
 
@@ -89,9 +96,7 @@ ls_tensor *ls_fp8_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tens
     const operand a = cast_once(p, x, weight->needs_grad), b = cast_once(p, weight, x->needs_grad);
     ls_tensor *y = ls_activation(p, x->type, x->rank, dim);
     ls_param_gated(p, weight);
-    ls_record(
-        p, &linear_op, NULL, 0, OPERANDS,
-        (ls_tensor *[]){a.codes, a.factor, b.codes, b.factor, bias, x, weight, a.turned, b.turned},
-        1, &y);
+    ls_record(p, &linear_op, NULL, 0, OPERANDS,
+              (ls_tensor *[]){a.codes, a.factor, b.codes, b.factor, bias}, 1, &y);
     return y;
 }

@@ -67,6 +67,19 @@ static void cast_all(const cast_job *job, int threads) {
         }
 }
 
+/* The sum of each column over all rows in order. */
+static void add_rows(const cast_job *job, float *sums, int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t first = 0; first < job->width; first += TILE) {
+        const int64_t columns = ls_min(TILE, job->width - first);
+        float sum[TILE] = {0};
+        for (int64_t row = 0; row < job->rows; row++)
+            for (int64_t j = 0; j < columns; j++)
+                sum[j] += ls_bf16_to_f32(job->x[row * job->stride + first + j]);
+        for (int64_t j = 0; j < columns; j++) sums[first + j] += sum[j];
+    }
+}
+
 static void cast(const ls_run *run, const ls_node *node) {
     const ls_tensor *codes = node->out[1] != NULL ? node->out[1] : node->out[2];
     cast_job job = {.x = ls_data(node->in[0]),
@@ -81,6 +94,7 @@ static void cast(const ls_run *run, const ls_node *node) {
     job.scale = ldexpf(1, exponent);
     *factor = finite ? ldexpf(1, -exponent) : NAN;
     cast_all(&job, run->threads);
+    if (node->in[1] != NULL) add_rows(&job, ls_param_gradient(run, node->in[1]), run->threads);
 }
 
 /* ---- products ---- */

@@ -1,7 +1,10 @@
 /* Casts to fp8: one pass over a tensor for its largest absolute value, one that writes the codes by
- * rows and by columns. Both are bound by memory. */
+ * rows and by columns and adds up columns. Both are bound by memory. The first pass goes backwards:
+ * it finds in the cache what was written last, and leaves there what the second begins with. */
+#include "tensor/cuda/column_sums.cuh"
 #include "tensor/cuda/fp8.cuh"
 #include "tensor/cuda/product.cuh"
+#include "tensor/op/activate/activate_at.cuh"
 
 enum {
     THREADS = 256,
@@ -14,22 +17,48 @@ enum {
     EACH = 8, /* vectors that a thread looks at, at least, where there are so many */
 };
 
+/* What is cast: a tensor, GELU of one, or a gradient times the slope of GELU at one. The latter two
+ * are never written: both passes compute them, and round them to bf16. */
+enum { PLAIN, ACTIVATED, SLOPES };
+
 typedef struct cast_job {
     const uint16_t *x; /* bf16 */
     int64_t rows, width, stride;
+    const uint16_t *dy; /* of SLOPES */
+    int64_t dy_stride;
     bool aligned;            /* vectors of x can be loaded whole */
     uint32_t *largest;       /* [blocks] */
     int blocks;              /* of the first pass */
     uint8_t *codes, *turned; /* or NULL */
     float *factor;
+    float *sums; /* [tiles along rows, width]: of columns; or NULL */
 } cast_job;
 
-static __device__ __forceinline__ uint4 load(const cast_job &job, int64_t row, int64_t column) {
-    const uint16_t *from = job.x + row * job.stride + column;
-    if (job.aligned) return *(const uint4 *)from;
+static __device__ __forceinline__ uint4 load_eight(const uint16_t *from, bool aligned) {
+    if (aligned) return *(const uint4 *)from;
     uint32_t word[4];
     for (int i = 0; i < 4; i++) word[i] = from[2 * i] | (uint32_t)from[2 * i + 1] << 16;
     return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+template <int SOURCE>
+static __device__ __forceinline__ uint32_t activated(uint32_t two, uint32_t of_dy) {
+    const float2 x = ls_cuda_wide_two(two), dy = ls_cuda_wide_two(of_dy);
+    float slope[2];
+    const float low = ls_cuda_activate_at(LS_ACT_GELU_TANH, x.x, &slope[0]);
+    const float high = ls_cuda_activate_at(LS_ACT_GELU_TANH, x.y, &slope[1]);
+    return SOURCE == ACTIVATED ? ls_cuda_narrow_two(low, high)
+                               : ls_cuda_narrow_two(dy.x * slope[0], dy.y * slope[1]);
+}
+
+template <int SOURCE>
+static __device__ __forceinline__ uint4 load(const cast_job &job, int64_t row, int64_t column) {
+    const uint4 x = load_eight(job.x + row * job.stride + column, job.aligned);
+    if (SOURCE == PLAIN) return x;
+    uint4 dy = make_uint4(0, 0, 0, 0);
+    if (SOURCE == SLOPES) dy = load_eight(job.dy + row * job.dy_stride + column, job.aligned);
+    return make_uint4(activated<SOURCE>(x.x, dy.x), activated<SOURCE>(x.y, dy.y),
+                      activated<SOURCE>(x.z, dy.z), activated<SOURCE>(x.w, dy.w));
 }
 
 static __device__ __forceinline__ uint32_t larger_two(uint32_t a, uint32_t b) {
@@ -47,14 +76,15 @@ static __device__ uint32_t largest_of_block(uint32_t largest) {
 }
 
 /* Of bf16 without their signs the larger number has the larger bits, and NaN has the largest. */
-static __global__ void __launch_bounds__(THREADS) find_largest(cast_job job) {
+template <int SOURCE> static __global__ void __launch_bounds__(THREADS) find_largest(cast_job job) {
+    const bool whole = job.stride == job.width && (SOURCE != SLOPES || job.dy_stride == job.width);
     const uint32_t across = (uint32_t)(job.width / WIDE);
     const int64_t count = job.rows * across, step = (int64_t)gridDim.x * THREADS;
     uint32_t largest = 0;
 #pragma unroll 4
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += step) {
-        const int64_t row = job.stride == job.width ? 0 : i / across;
-        const uint4 x = load(job, row, (i - row * across) * WIDE);
+    for (int64_t i = count - 1 - ((int64_t)blockIdx.x * THREADS + threadIdx.x); i >= 0; i -= step) {
+        const int64_t row = whole ? 0 : i / across;
+        const uint4 x = load<SOURCE>(job, row, (i - row * across) * WIDE);
         largest = larger_two(larger_two(larger_two(larger_two(largest, x.x), x.y), x.z), x.w);
     }
     largest = largest_of_block(max(largest & 0xffffu, largest >> 16));
@@ -75,10 +105,32 @@ template <bool E5M2> static __device__ __forceinline__ int exponent_for(uint32_t
 }
 
 template <bool E5M2>
-static __device__ __forceinline__ uint32_t four_codes(uint32_t low, uint32_t high, float scale) {
-    const float2 a = ls_cuda_wide_two(low), b = ls_cuda_wide_two(high);
-    return ls_cuda_fp8_two<E5M2>(a.x * scale, a.y * scale) |
-           ls_cuda_fp8_two<E5M2>(b.x * scale, b.y * scale) << 16;
+static __device__ __forceinline__ uint32_t four_codes(const float *x, float scale) {
+    return ls_cuda_fp8_two<E5M2>(x[0] * scale, x[1] * scale) |
+           ls_cuda_fp8_two<E5M2>(x[2] * scale, x[3] * scale) << 16;
+}
+
+static __device__ __forceinline__ void widen(uint4 x, float *out) {
+    const uint32_t two[WIDE / 2] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+    for (int i = 0; i < WIDE / 2; i++) {
+        const float2 wide = ls_cuda_wide_two(two[i]);
+        out[2 * i] = wide.x;
+        out[2 * i + 1] = wide.y;
+    }
+}
+
+/* Of each column of a tile: what the threads have in their rows, added up in their order. */
+static __device__ void sum_columns(const float *mine, const cast_job &job, int64_t column0) {
+    __shared__ float part[THREADS / ACROSS][TILE];
+    const int at = threadIdx.x;
+#pragma unroll
+    for (int j = 0; j < WIDE; j++) part[at / ACROSS][at % ACROSS * WIDE + j] = mine[j];
+    __syncthreads();
+    if (at >= TILE || column0 + at >= job.width) return;
+    float sum = 0;
+    for (int i = 0; i < THREADS / ACROSS; i++) sum += part[i][at];
+    job.sums[blockIdx.y * job.width + column0 + at] = sum;
 }
 
 /* Four words, each four columns of a row, become four words of four rows of a column. */
@@ -96,7 +148,8 @@ static __device__ __forceinline__ int place_of(int column, int group) {
     return column * GROUPS + (((group / 4) ^ (column / WIDE & 7)) * 4 + group % 4);
 }
 
-template <bool E5M2> static __global__ void __launch_bounds__(THREADS) cast_tile(cast_job job) {
+template <int SOURCE, bool E5M2, bool SUMS>
+static __global__ void __launch_bounds__(THREADS) cast_tile(cast_job job) {
     __shared__ __align__(16) uint32_t tile[TILE * GROUPS];
     const int64_t row0 = (int64_t)blockIdx.y * TILE, column0 = (int64_t)blockIdx.x * TILE;
     const int lane = threadIdx.x % ACROSS;
@@ -110,15 +163,18 @@ template <bool E5M2> static __global__ void __launch_bounds__(THREADS) cast_tile
     const float scale = power_of_two(exponent);
     if (blockIdx.x == 0 && blockIdx.y == 0 && at == 0)
         *job.factor = finite ? power_of_two(-exponent) : __int_as_float(0x7fc00000);
+    float sums[WIDE] = {0};
     for (int group = at / ACROSS; group < GROUPS; group += THREADS / ACROSS) {
         const int64_t row = row0 + group * DEEP;
         if (row >= job.rows || column >= job.width) continue; /* both are multiples of 8 */
         uint32_t low[DEEP], high[DEEP], out[DEEP];
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
-            const uint4 x = load(job, row + i, column);
-            low[i] = four_codes<E5M2>(x.x, x.y, scale);
-            high[i] = four_codes<E5M2>(x.z, x.w, scale);
+            float x[WIDE];
+            widen(load<SOURCE>(job, row + i, column), x);
+            for (int j = 0; SUMS && j < WIDE; j++) sums[j] += x[j];
+            low[i] = four_codes<E5M2>(x, scale);
+            high[i] = four_codes<E5M2>(x + 4, scale);
             if (job.codes != NULL)
                 *(uint2 *)(job.codes + (row + i) * job.width + column) =
                     make_uint2(low[i], high[i]);
@@ -131,6 +187,7 @@ template <bool E5M2> static __global__ void __launch_bounds__(THREADS) cast_tile
 #pragma unroll
         for (int j = 0; j < 4; j++) tile[place_of(lane * WIDE + 4 + j, group)] = out[j];
     }
+    if (SUMS) sum_columns(sums, job, column0);
     if (job.turned == NULL) return;
     __syncthreads();
     for (int i = at; i < TILE * GROUPS / 4; i += THREADS) {
@@ -148,32 +205,89 @@ static int blocks_for(const ls_tensor *x) {
     return most < 1 ? 1 : (int)most;
 }
 
-static void cast(const ls_run *run, const ls_node *node) {
-    const ls_tensor *x = node->in[0];
+/* The node's cast, of `x` (and `dy`) instead of its operand. */
+template <int SOURCE>
+static void cast_from(const ls_run *run, const ls_node *node, const ls_tensor *x,
+                      const ls_tensor *dy) {
     const ls_tensor *codes = node->out[1] != NULL ? node->out[1] : node->out[2];
     cast_job job = {};
+    int64_t rows, width;
     job.x = (const uint16_t *)ls_data(x);
+    job.dy = (const uint16_t *)ls_data_or_null(dy);
     ls_rows(x, &job.rows, &job.width, &job.stride);
-    job.aligned = (uintptr_t)job.x % 16 == 0 && job.stride % WIDE == 0;
+    if (dy != NULL) ls_rows(dy, &rows, &width, &job.dy_stride);
+    job.aligned = ((uintptr_t)job.x | (uintptr_t)job.dy) % 16 == 0 &&
+                  (job.stride | job.dy_stride) % WIDE == 0;
     job.largest = (uint32_t *)run->workspace;
     job.blocks = blocks_for(x);
     job.codes = (uint8_t *)ls_data_or_null(node->out[1]);
     job.turned = (uint8_t *)ls_data_or_null(node->out[2]);
     job.factor = ls_cuda_floats(node->out[0]);
+    if (node->in[1] != NULL) job.sums = (float *)(job.largest + BLOCKS_MAX);
     cudaStream_t stream = ls_cuda_of(run)->stream;
-    find_largest<<<job.blocks, THREADS, 0, stream>>>(job);
+    find_largest<SOURCE><<<job.blocks, THREADS, 0, stream>>>(job);
     ls_cuda_launched(run, "finding the largest value");
     const dim3 tiles((unsigned)((job.width + TILE - 1) / TILE),
                      (unsigned)((job.rows + TILE - 1) / TILE));
-    if (codes->type == LS_E5M2)
-        cast_tile<true><<<tiles, THREADS, 0, stream>>>(job);
-    else
-        cast_tile<false><<<tiles, THREADS, 0, stream>>>(job);
+    if (codes->type != LS_E5M2)
+        cast_tile<SOURCE, false, false><<<tiles, THREADS, 0, stream>>>(job);
+    else if (job.sums == NULL)
+        cast_tile<SOURCE, true, false><<<tiles, THREADS, 0, stream>>>(job);
+    else /* a bias is there with gradients alone */
+        cast_tile<SOURCE, true, true><<<tiles, THREADS, 0, stream>>>(job);
     ls_cuda_launched(run, "casting to fp8");
+    if (job.sums != NULL)
+        ls_cuda_add_vectors(ls_cuda_of(run), job.sums, tiles.y, job.width,
+                            (float *)ls_param_gradient(run, node->in[1]));
+}
+
+static void cast(const ls_run *run, const ls_node *node) {
+    cast_from<PLAIN>(run, node, node->in[0], NULL);
+}
+
+/* ---- of an activation, or of its gradient ---- */
+
+/* Where it is another than GELU by tanh, it is written by its own kernel, and cast. */
+static bool is_gelu(const ls_node *node) {
+    const ls_activate_attributes *about = (const ls_activate_attributes *)node->attributes;
+    int64_t rows, width, stride;
+    bool in_rows = true;
+    for (int i = 0; i < node->in_count; i++)
+        in_rows = in_rows && ls_rows(node->in[i], &rows, &width, &stride);
+    return in_rows && about->kind == LS_ACT_GELU_TANH && !about->gated;
+}
+
+static void written_first(const ls_run *run, const ls_node *node, const char *name) {
+    const ls_device *device = &ls_cuda_of(run)->device;
+    device->kernel(device, name)->by_type[LS_BF16](run, &node->parts[0]);
+    cast(run, &node->parts[1]);
+}
+
+static void activate_cast(const ls_run *run, const ls_node *node) {
+    const ls_node *first = &node->parts[0];
+    if (is_gelu(first))
+        cast_from<ACTIVATED>(run, &node->parts[1], first->in[0], NULL);
+    else
+        written_first(run, node, "activate");
+}
+
+static void activate_grad_cast(const ls_run *run, const ls_node *node) {
+    const ls_node *first = &node->parts[0];
+    if (is_gelu(first))
+        cast_from<SLOPES>(run, &node->parts[1], first->in[0], first->in[1]);
+    else
+        written_first(run, node, "activate_grad");
 }
 
 static size_t cast_workspace(const ls_node *node, int threads) {
-    return BLOCKS_MAX * sizeof(uint32_t);
+    int64_t rows, width, stride;
+    ls_rows(node->in[0], &rows, &width, &stride);
+    const size_t sums = node->in[1] == NULL ? 0 : (size_t)((rows + TILE - 1) / TILE * width);
+    return BLOCKS_MAX * sizeof(uint32_t) + sums * sizeof(float);
+}
+
+static size_t second_workspace(const ls_node *node, int threads) {
+    return cast_workspace(&node->parts[1], threads);
 }
 
 /* ---- products ---- */
@@ -218,6 +332,8 @@ static void weight_grad(const ls_run *run, const ls_node *node) {
 LS_CUDA_DECLARE_TABLE(fp8);
 const ls_kernel LS_CUDA_TABLE(fp8)[] = {
     {"fp8_cast", {NULL, NULL, cast}, cast_workspace},
+    {"activate+fp8_cast", {NULL, NULL, activate_cast}, second_workspace},
+    {"activate_grad+fp8_cast", {NULL, NULL, activate_grad_cast}, second_workspace},
     {"linear_fp8", {NULL, NULL, result}, result_workspace},
     {"linear_fp8_input_grad", {NULL, NULL, result}, NULL},
     {"linear_fp8_weight_grad", {NULL, NULL, weight_grad}, NULL},

@@ -129,12 +129,6 @@ static void weight_grad(const ls_run *run, const ls_node *node) {
     if (node->in[3] != NULL) bias_grad(run, node->in[0], held, ls_param_gradient(run, node->in[3]));
 }
 
-/* Of a product in fp8, whose gradient of the weight is summed from codes. */
-static void bias_grad_alone(const ls_run *run, const ls_node *node) {
-    const int64_t rows = ls_count(node->in[0]) / node->in[0]->dim[node->in[0]->rank - 1];
-    bias_grad(run, node->in[0], (held_rows){1, rows, rows}, ls_param_gradient(run, node->in[1]));
-}
-
 /* How many rows of x a run will hold is not known before, and fewer may take more: *rows, a size of
  * g, is tried with all numbers. */
 static size_t workspace(ls_gemm *g, const ls_tensor *x, int64_t *rows, int threads) {
@@ -164,6 +158,5 @@ const ls_kernel LS_CPU_TABLE(linear)[] = {
     {"linear", {forward, forward, forward}, forward_workspace},
     {"linear_input_grad", {input_grad, input_grad, input_grad}, input_grad_workspace},
     {"linear_weight_grad", {weight_grad, weight_grad, weight_grad}, weight_grad_workspace},
-    {"linear_bias_grad", {NULL, NULL, bias_grad_alone}, NULL},
     {0},
 };

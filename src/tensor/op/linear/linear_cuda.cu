@@ -1,4 +1,3 @@
-#include "tensor/cuda/column_sums.cuh"
 #include "tensor/cuda/few_rows.cuh"
 #include "tensor/cuda/product.cuh"
 
@@ -79,21 +78,6 @@ static bool row_fits(const ls_tensor *tensor, int64_t *stride) {
            (uintptr_t)ls_data(tensor) % 16 == 0;
 }
 
-/* Of a product in fp8, whose gradient of the weight is summed from codes. */
-static void bias_grad(const ls_run *run, const ls_node *node) {
-    int64_t rows, width, stride;
-    ls_rows(node->in[0], &rows, &width, &stride);
-    ls_cuda_column_sums(ls_cuda_of(run), ls_data(node->in[0]), node->in[0]->type, rows, width,
-                        stride, (float *)ls_param_gradient(run, node->in[1]),
-                        (float *)run->workspace);
-}
-
-static size_t bias_grad_workspace(const ls_node *node, int threads) {
-    int64_t rows, width, stride;
-    ls_rows(node->in[0], &rows, &width, &stride);
-    return ls_cuda_column_sums_bytes(rows, width);
-}
-
 /* A product and the activation, or its gradient, that takes it: in one step, where cuBLASLt has that
  * and it is faster. */
 static void with_activation(const ls_run *run, const ls_node *second, const char *name,
@@ -125,7 +109,7 @@ static void input_grad_activate(const ls_run *run, const ls_node *node) {
     with_activation(run, &node->parts[1], "activate_grad", &g, NULL);
 }
 
-/* ---- in a chain behind a norm, with or without an activation: see engine/chain.c ---- */
+/* ---- in a chain behind a norm, with or without an activation: see engine/join.c ---- */
 
 static ls_cuda_few_norm few_norm(const ls_node *node) {
     const ls_residual_norm_attributes *about =
@@ -147,13 +131,12 @@ static ls_cuda_few_norm few_norm(const ls_node *node) {
 }
 
 static void norm_chain(const ls_run *run, const ls_node *node) {
-    const ls_chain *chain = (const ls_chain *)node->attributes;
-    const ls_node *normed = chain->node[0], *last = chain->node[chain->count - 1];
+    const ls_node *normed = &node->parts[0], *last = &node->parts[node->part_count - 1];
     const ls_cuda_few_norm norm = few_norm(normed);
     ls_cuda_few_activation act = {};
-    ls_cuda_product g = forward_product(chain->node[1]);
+    ls_cuda_product g = forward_product(&node->parts[1]);
     g.a = matrix(normed->in[0], false, &g.m, &g.k);
-    if (chain->count == 3) {
+    if (node->part_count == 3) {
         const ls_activate_attributes *about = (const ls_activate_attributes *)last->attributes;
         act.there = true;
         act.gated = about->gated;
@@ -168,7 +151,6 @@ const ls_kernel LS_CUDA_TABLE(linear)[] = {
     {"linear", {NULL, forward, forward}, forward_workspace},
     {"linear_input_grad", {NULL, input_grad, input_grad}, NULL},
     {"linear_weight_grad", {NULL, weight_grad, weight_grad}, weight_grad_workspace},
-    {"linear_bias_grad", {NULL, NULL, bias_grad}, bias_grad_workspace},
     {"linear+activate", {NULL, NULL, forward_activate}, forward_workspace},
     {"linear_input_grad+activate_grad", {NULL, NULL, input_grad_activate}, NULL},
     {"residual_norm+linear", {NULL, norm_chain, norm_chain}, ls_cuda_chain_workspace},
