@@ -54,10 +54,11 @@ static const ls_option options[] = {
             .needs = "from and lora.rank"),
     LS_BOOL("lora.norms", FIELD(lora_norms), "false", "Whether the norms are trained as well.",
             .needs = "from and lora.rank"),
-    LS_CHOICE("dtype", FIELD(dtype), "f32", "f32|bf16|f64|fp8",
-              "Arithmetic: bf16 keeps f32 master weights and sums in f32; fp8 is bf16 with linear "
-              "layers multiplied in e4m3 (gradients e5m2), where rows and widths are multiples of 16, "
-              "but for the output projection."),
+    LS_CHOICE(
+        "dtype", FIELD(dtype), "f32", "f32|bf16|f64|fp8",
+        "Arithmetic: bf16 keeps f32 master weights and sums in f32; fp8 is bf16 with linear "
+        "layers multiplied in e4m3 (gradients e5m2), where rows and widths are multiples of 16, "
+        "but for the output projection."),
     LS_CHOICE("matmul", FIELD(matmul), "exact", "exact|tf32",
               "Matrix products of f32 on device=cuda: tf32 rounds what is multiplied to 10 bits "
               "behind the point, for its faster units; sums stay f32.",
