@@ -33,14 +33,6 @@ static int64_t piece_rows(const ls_node *node) {
     return piece < rows ? piece : rows;
 }
 
-/* Rows of a piece whose logits are made and softened together: as many as the cache may hold between
- * the two. LONGSHOT_CUDA_SOFTEN=ROWS sets it; by default all of a piece. */
-static int64_t rows_together(int64_t rows) {
-    const char *given = getenv("LONGSHOT_CUDA_SOFTEN");
-    const int64_t most = given == NULL ? 0 : strtoll(given, NULL, 10);
-    return most > 0 && most < rows ? most : rows;
-}
-
 /* The workspace: logits, which become their gradient; then what products of a bias need. */
 static size_t logits_bytes(const ls_node *node) {
     return (size_t)ls_round_up(piece_rows(node) * row_bytes(node), 256);
@@ -213,8 +205,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 }
 
 template <typename T, bool GRADE, bool KEEP, int FORM>
-static void launch_rows(const ls_run *run, const ls_node *node, void *logits, int64_t first,
-                        int64_t rows) {
+static void launch_rows(const ls_run *run, const ls_node *node, int64_t first, int64_t rows) {
     ls_cuda *cuda = ls_cuda_of(run);
     const int32_t *targets = (const int32_t *)ls_data(node->in[3]) + first;
     const float *weights = GRADE ? (const float *)ls_data(node->in[4]) + first : NULL;
@@ -232,22 +223,21 @@ static void launch_rows(const ls_run *run, const ls_node *node, void *logits, in
         ls_cuda_note(cuda, error, what);
     }
     softmax_rows<T, GRADE, KEEP, FORM><<<(unsigned)rows, THREADS, shared, cuda->stream>>>(
-        (T *)logits, logits_stride(node), (int)node->in[1]->dim[0], targets, weights, losses,
-        (float)about.smoothing, (float)about.cap);
+        (T *)run->workspace, logits_stride(node), (int)node->in[1]->dim[0], targets, weights,
+        losses, (float)about.smoothing, (float)about.cap);
     ls_cuda_launched(run, "cross entropy");
 }
 
 template <typename T, int FORM>
-static void softmax_piece(const ls_run *run, const ls_node *node, void *logits, int64_t first,
-                          int64_t rows) {
+static void softmax_piece(const ls_run *run, const ls_node *node, int64_t first, int64_t rows) {
     /* two blocks must fit, so that one computes while the other waits for memory */
     bool fits = (size_t)row_bytes(node) + 2048 <= ls_cuda_of(run)->shared_max / 2;
     if (node->out[1] == NULL)
-        launch_rows<T, false, false, FORM>(run, node, logits, first, rows);
+        launch_rows<T, false, false, FORM>(run, node, first, rows);
     else if (fits)
-        launch_rows<T, true, true, FORM>(run, node, logits, first, rows);
+        launch_rows<T, true, true, FORM>(run, node, first, rows);
     else
-        launch_rows<T, true, false, FORM>(run, node, logits, first, rows);
+        launch_rows<T, true, false, FORM>(run, node, first, rows);
 }
 
 /* ---- products ---- */
@@ -278,34 +268,22 @@ static row_chunk products(const ls_run *run, const ls_node *node, int64_t first,
     return p;
 }
 
-template <typename T>
-static void soften(const ls_run *run, const ls_node *node, void *logits, int64_t first,
-                   int64_t rows) {
-    const ls_cross_entropy_attributes about = ls_cross_entropy_about(node);
-    if (about.cap > 0 && about.smoothing > 0)
-        softmax_piece<T, CAPPED | SMOOTHED>(run, node, logits, first, rows);
-    else if (about.cap > 0)
-        softmax_piece<T, CAPPED>(run, node, logits, first, rows);
-    else if (about.smoothing > 0)
-        softmax_piece<T, SMOOTHED>(run, node, logits, first, rows);
-    else
-        softmax_piece<T, 0>(run, node, logits, first, rows);
-}
-
 template <typename T> static void run_typed(const ls_run *run, const ls_node *node) {
     int64_t rows = ls_count(node->in[3]), most = piece_rows(node);
     void *rest = (char *)run->workspace + logits_bytes(node);
+    const ls_cross_entropy_attributes about = ls_cross_entropy_about(node);
     for (int64_t first = 0; first < rows; first += most) {
         int64_t count = most < rows - first ? most : rows - first;
         row_chunk p = products(run, node, first, count);
-        const int64_t together = rows_together(count);
-        for (int64_t at = 0; at < count; at += together) {
-            const int64_t here = together < count - at ? together : count - at;
-            ls_cuda_product part = products(run, node, first + at, here).logits;
-            part.c = (char *)part.c + at * row_bytes(node);
-            ls_cuda_product_run(run, &part, rest);
-            soften<T>(run, node, part.c, first + at, here);
-        }
+        ls_cuda_product_run(run, &p.logits, rest);
+        if (about.cap > 0 && about.smoothing > 0)
+            softmax_piece<T, CAPPED | SMOOTHED>(run, node, first, count);
+        else if (about.cap > 0)
+            softmax_piece<T, CAPPED>(run, node, first, count);
+        else if (about.smoothing > 0)
+            softmax_piece<T, SMOOTHED>(run, node, first, count);
+        else
+            softmax_piece<T, 0>(run, node, first, count);
         if (node->out[1] == NULL) continue;
         ls_cuda_product_run(run, &p.dx, NULL);
         if (node->in[1]->needs_grad) ls_cuda_product_run(run, &p.dw, rest);
