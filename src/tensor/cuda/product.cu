@@ -105,11 +105,6 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
     return key;
 }
 
-/* Few elements of many terms, as the gradient of a weight: a few blocks have them all. */
-static bool few_results(const product_key *key) {
-    return key->m * key->n < 1 << 23 && key->k >= 2048;
-}
-
 static void key_text(const known_products *state, const product_key *key, char *out, size_t bytes) {
     char operands[16];
     snprintf(operands, sizeof operands, "%s%s%s", ls_dtype_name((ls_dtype)key->type),
@@ -127,7 +122,7 @@ static void key_text(const known_products *state, const product_key *key, char *
         snprintf(out + used, bytes - (size_t)used, "/i%lld,%d", (long long)key->inner_stride,
                  key->inner_aligned);
     /* what was kept before more cuts were tried is not asked for */
-    if (few_results(key) && state->cuts && used > 0 && (size_t)used < bytes)
+    if (key->add && state->cuts && used > 0 && (size_t)used < bytes)
         snprintf(out + used, bytes - (size_t)used, "/cut");
 }
 
@@ -255,9 +250,9 @@ static bool same_algo(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t 
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* The first proposals once more with their terms cut in other numbers of parts: a number that lets
- * the last round of blocks fill the device too is worth more than another shape of blocks. Returns
- * how many ways there are then. */
+/* The first proposals once more with their terms cut in other numbers of parts. The gradient of a
+ * weight has few elements of many terms: a number that lets the last round of blocks fill the device
+ * too is worth more than another shape of blocks. Returns how many ways there are then. */
 static int cut_otherwise(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo_t *algos,
                          int count) {
     enum { BASES = 6, PARTS_MOST = 8 };
@@ -427,7 +422,7 @@ static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g
     ls_cuda_note(cuda, cudaStreamIsCapturing(cuda->stream, &capturing), "looking at the stream");
     known->chosen = !large || !state->tunes || capturing == cudaStreamCaptureStatusNone;
     if (!large || !state->tunes || capturing != cudaStreamCaptureStatusNone) return;
-    if (few_results(&known->key) && state->cuts) count = cut_otherwise(cuda, known, algos, count);
+    if (g->add && state->cuts) count = cut_otherwise(cuda, known, algos, count);
     if (!measure(cuda, known, g, extra, algos, count) || joined) return;
     algo_to_text(&known->algo, value);
     ls_product_memory_keep(&state->memory, text, known->apart ? word_apart : value,
