@@ -7,7 +7,7 @@
 #include "tensor/cuda/few_tiles.cuh"
 #include "tensor/cuda/product_memory.cuh"
 
-enum { CANDIDATES = 16, CANDIDATES_MORE = 64, WARM_RUNS = 3, TIMED_RUNS = 5 };
+enum { CANDIDATES = 16, WARM_RUNS = 3, TIMED_RUNS = 5 };
 static const double worth_timing = 1 << 24; /* m n k: below this all ways are launches */
 
 /* Everything the choice of an algorithm depends on; compared as bytes. */
@@ -37,7 +37,6 @@ typedef struct known_products {
     ls_product_memory memory;
     cudaEvent_t begin, end;
     bool tunes;
-    bool cuts;       /* sums are tried in more ways than are proposed: cut_otherwise */
     bool joins;      /* GELU stays in the epilogue, slower or not */
     char where[320]; /* device and library, as the keys on disk begin */
 } known_products;
@@ -121,9 +120,6 @@ static void key_text(const known_products *state, const product_key *key, char *
     if (is_gelu(key->epilogue) && used > 0 && (size_t)used < bytes)
         snprintf(out + used, bytes - (size_t)used, "/i%lld,%d", (long long)key->inner_stride,
                  key->inner_aligned);
-    /* what was kept before more cuts were tried is not asked for */
-    if (key->add && state->cuts && used > 0 && (size_t)used < bytes)
-        snprintf(out + used, bytes - (size_t)used, "/cut");
 }
 
 static void forget_product(known_product *known) {
@@ -246,41 +242,6 @@ static int propose(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo
     return fit;
 }
 
-static bool same_algo(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t *b) {
-    return memcmp(a, b, sizeof *a) == 0;
-}
-
-/* The first proposals once more with their terms cut in other numbers of parts. The gradient of a
- * weight has few elements of many terms: a number that lets the last round of blocks fill the device
- * too is worth more than another shape of blocks. Returns how many ways there are then. */
-static int cut_otherwise(ls_cuda *cuda, const known_product *known, cublasLtMatmulAlgo_t *algos,
-                         int count) {
-    enum { BASES = 6, PARTS_MOST = 8 };
-    int all = count;
-    for (int i = 0; i < count && i < BASES; i++) {
-        for (int32_t parts = 1; parts <= PARTS_MOST && all < CANDIDATES_MORE; parts++) {
-            cublasLtMatmulAlgo_t algo = algos[i];
-            cublasLtMatmulHeuristicResult_t result;
-            const uint32_t scheme = parts == 1 ? CUBLASLT_REDUCTION_SCHEME_NONE
-                                               : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-            if (cublasLtMatmulAlgoConfigSetAttribute(&algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts,
-                                                     sizeof parts) != CUBLAS_STATUS_SUCCESS ||
-                cublasLtMatmulAlgoConfigSetAttribute(&algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-                                                     &scheme,
-                                                     sizeof scheme) != CUBLAS_STATUS_SUCCESS ||
-                cublasLtMatmulAlgoCheck(cuda->products, known->about, known->first, known->second,
-                                        known->result, known->result, &algo,
-                                        &result) != CUBLAS_STATUS_SUCCESS ||
-                result.workspaceSize > LS_CUDA_PRODUCT_WORKSPACE)
-                continue;
-            bool known_already = false;
-            for (int j = 0; j < all; j++) known_already |= same_algo(&algos[j], &algo);
-            if (!known_already) algos[all++] = algo;
-        }
-    }
-    return all;
-}
-
 static float milliseconds(ls_cuda *cuda, const known_product *known,
                           const cublasLtMatmulAlgo_t *algo, const ls_cuda_product *g, void *extra) {
     const known_products *state = (const known_products *)cuda->known_products;
@@ -400,7 +361,7 @@ static bool measure(ls_cuda *cuda, known_product *known, const ls_cuda_product *
 
 static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g, void *extra) {
     known_products *state = (known_products *)cuda->known_products;
-    cublasLtMatmulAlgo_t algos[CANDIDATES_MORE];
+    cublasLtMatmulAlgo_t algos[CANDIDATES];
     char text[640], value[LS_PRODUCT_VALUE_BYTES], useless[LS_PRODUCT_VALUE_BYTES];
     bool large = (double)g->m * (double)g->n * (double)g->k > worth_timing;
     const bool optional = can_be_apart(known->key.epilogue), joined = is_joined(cuda, known);
@@ -422,7 +383,6 @@ static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g
     ls_cuda_note(cuda, cudaStreamIsCapturing(cuda->stream, &capturing), "looking at the stream");
     known->chosen = !large || !state->tunes || capturing == cudaStreamCaptureStatusNone;
     if (!large || !state->tunes || capturing != cudaStreamCaptureStatusNone) return;
-    if (g->add && state->cuts) count = cut_otherwise(cuda, known, algos, count);
     if (!measure(cuda, known, g, extra, algos, count) || joined) return;
     algo_to_text(&known->algo, value);
     ls_product_memory_keep(&state->memory, text, known->apart ? word_apart : value,
@@ -441,7 +401,6 @@ static known_products *new_state(const ls_cuda *cuda) {
     if (state == NULL) return NULL;
     const char *tune = getenv("LONGSHOT_CUDA_TUNE");
     state->tunes = tune == NULL || strcmp(tune, "0") != 0;
-    state->cuts = tune != NULL && strcmp(tune, "more") == 0;
     const char *join = getenv("LONGSHOT_CUDA_JOIN");
     state->joins = join != NULL && strcmp(join, "1") == 0;
     if (cudaEventCreate(&state->begin) != cudaSuccess ||

@@ -11,10 +11,9 @@
  *
  * The fastest way of each shape is measured in the first call that is not captured, kept, and kept
  * on disk (product_memory.h), so that a program gives the same bits each time it is started.
- * LONGSHOT_CUDA_TUNE=0 takes cuBLASLt's own first proposal instead, =more also tries other cuts of
- * long sums than it proposes (gradients of weights). LONGSHOT_CUDA_JOIN=1 leaves GELU in the epilogue
- * even where it is slower; device.cu has its other values. LONGSHOT_CUDA_FP8_FAST=1 lets fp8's units
- * add up in their own few bits instead of f32. */
+ * LONGSHOT_CUDA_TUNE=0 takes cuBLASLt's own first proposal instead. LONGSHOT_CUDA_JOIN=1 leaves GELU
+ * in the epilogue even where it is slower; device.cu has its other values. LONGSHOT_CUDA_FP8_FAST=1
+ * lets fp8's units add up in their own few bits instead of f32. */
 #ifndef LS_TENSOR_CUDA_PRODUCT_H
 #define LS_TENSOR_CUDA_PRODUCT_H
 
