@@ -140,7 +140,7 @@ static void make(test_data *data, const test_case *c) {
     a->hi = c->hi;
     a->block = c->block;
     a->every_key = c->every_key;
-    a->walks = a->finishes = c->walks;
+    a->walks = c->walks;
     a->scale = 1 / sqrtf((float)c->D);
     three(data, c, 1, &a->q, &a->k, &a->v);
     if (c->spread != EVEN) {
@@ -547,16 +547,14 @@ static bool check_walk(ls_cuda *cuda, const test_case *c) {
     make(&data, c);
     describe(c);
     printf(", walks:");
-    ls_hopper_attention walking = data.a;
-    walking.walks = true;
+    ls_hopper_attention walks = data.a;
+    walks.walks = true;
     const results right = results_of(cuda, c, &data.a);
     const int processors = cuda->processors;
     bool good = true;
-    for (int way = 0; way < 8; way++) {
-        const int blocks[] = {1, 3, 7, processors};
-        cuda->processors = blocks[way / 2];
-        walking.finishes = way % 2 == 1;
-        const results here = results_of(cuda, c, &walking);
+    for (int blocks : {1, 3, 7, processors}) {
+        cuda->processors = blocks;
+        const results here = results_of(cuda, c, &walks);
         good = equal("o", here.o, right.o) && good;
         good = equal("lse", here.lse, right.lse) && good;
         good = equal("dq", here.dq, right.dq) && good;
@@ -701,12 +699,6 @@ static void time_case(ls_cuda *cuda, const char *name, test_case c) {
     const double flops = 4.0 * (double)(c.B * c.H * c.D) * pairs_of(&c);
     double forward = median_ms(cuda, [&] { ls_hopper_attention_forward(cuda, &data.a); });
     double backward = median_ms(cuda, [&] { ls_hopper_attention_backward(cuda, &data.a); });
-    if (c.walks) {
-        ls_hopper_attention apart = data.a;
-        apart.finishes = false;
-        printf("(backward with dq written apart %.3f ms) ",
-               median_ms(cuda, [&] { ls_hopper_attention_backward(cuda, &apart); }));
-    }
     printf("%-28s%s D %3ld H %2ld: forward %7.3f ms %5.0f TFLOP/s, backward %7.3f ms %5.0f, both "
            "%7.3f ms %5.0f\n",
            name, c.walks ? ", walks" : "", (long)c.D, (long)c.H, forward, flops / forward * 1e-9,

@@ -25,14 +25,12 @@ static ls_hopper_attention hopper_shape(int64_t B, int64_t T, int64_t N, int64_t
 }
 
 /* Blocks stay for many whole short sequences, where most of a block's time would be its beginning and
- * end. LONGSHOT_CUDA_WALK=1 asks for it, =2 for dq written by them too; by default neither is. */
-static void let_walk(ls_hopper_attention *a) {
+ * end. LONGSHOT_CUDA_WALK=1 asks for it, by default they do not. */
+static bool walks(const ls_hopper_attention *a) {
     enum { LENGTH_MOST = 2048, TILE = 128, TILES_LEAST = 1024 };
     const char *walk = getenv("LONGSHOT_CUDA_WALK");
-    if (walk == NULL || strcmp(walk, "0") == 0) return;
-    a->walks = a->T < LENGTH_MOST && a->N < LENGTH_MOST && a->hi >= a->T && a->block == 0 &&
-               a->B * a->G * (a->N / TILE) >= TILES_LEAST;
-    a->finishes = strcmp(walk, "2") == 0;
+    return walk != NULL && strcmp(walk, "1") == 0 && a->T < LENGTH_MOST && a->N < LENGTH_MOST &&
+           a->hi >= a->T && a->block == 0 && a->B * a->G * (a->N / TILE) >= TILES_LEAST;
 }
 
 /* A job in the terms of the Hopper kernels; false where it has what they do not know. */
@@ -73,7 +71,7 @@ static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dty
     a->dk = hopper_array(&s->dk);
     a->dv = hopper_array(&s->dv);
     a->lse = job->lse;
-    let_walk(a);
+    a->walks = walks(a);
     a->workspace = (char *)run->workspace + job->workspace_bytes; /* behind the tables */
     return ls_hopper_attention_takes(ls_cuda_of(run), a);
 }

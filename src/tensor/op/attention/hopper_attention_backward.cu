@@ -17,8 +17,7 @@
  * (WALKS): each draws its next keys when it has asked for the last queries of those it has, and
  * these come in while it writes the gradients of the last. What a block waits for was drawn before,
  * and each takes what it drew in its order, so that the least number that is not done yet never
- * waits. Where every query sees the first keys, the block of these adds to dQ last: it can write the
- * sums out, which the cache still has.
+ * waits.
  *
  * With xPos a block's keys have one reference, and queries are given their share of the decay where
  * they lie in shared memory. What the share of a tile's first row does to dQ is applied to its sums
@@ -40,9 +39,8 @@ typedef struct backward_job {
     const float *slopes;
     const int *reach; /* hopper_reach */
     hopper_decay decay;
-    bool finishes; /* the block of the first keys, which adds last, also writes dQ: to dq_to */
-    ls_hopper_array dk, dv, dq_to;
-    ls_cuda_turns dk_turns, dq_turns;
+    ls_hopper_array dk, dv;
+    ls_cuda_turns dk_turns;
     const float *terms, *dots; /* [B,H,query_tiles * rows] */
     float *dq;                 /* [B,H,query_tiles][GROUPS][HALF_FLOATS] */
     int *flags;                /* [B,H,query_tiles][GROUPS] */
@@ -62,7 +60,7 @@ template <int D> struct backward_shared {
     static constexpr int terms = dq + GROUPS * HALF_FLOATS * (int)sizeof(float);
     static constexpr int dots = terms + STAGES * row_bytes;
     static constexpr int barriers = dots + STAGES * row_bytes;
-    static constexpr int numbers = barriers + (2 + 6 * STAGES + 3 * GROUPS) * 8;
+    static constexpr int numbers = barriers + (2 + 6 * STAGES + 2 * GROUPS) * 8;
     static constexpr int rates = numbers + STAGES * 4; /* of the decay */
     static constexpr int bytes = rates + D * (int)sizeof(float) + 1024;
 };
@@ -72,7 +70,7 @@ template <int D> struct backward_shared {
 typedef struct backward_barriers {
     uint64_t *kv_full, *kv_empty;
     uint64_t *q_full, *q_empty, *do_full, *do_empty, *drawn, *seen; /* [STAGES] */
-    uint64_t *dq_full, *dq_empty, *added;                           /* [GROUPS] */
+    uint64_t *dq_full, *dq_empty;                                   /* [GROUPS] */
 } backward_barriers;
 
 __device__ inline backward_barriers backward_barriers_at(void *at) {
@@ -86,8 +84,7 @@ __device__ inline backward_barriers backward_barriers_at(void *at) {
                                staged + 4 * STAGES,
                                staged + 5 * STAGES,
                                halves,
-                               halves + GROUPS,
-                               halves + 2 * GROUPS};
+                               halves + GROUPS};
 }
 
 typedef struct backward_place {
@@ -215,7 +212,6 @@ __device__ inline void backward_add(const backward_job *job, const char *shared,
         hopper_raise(job->flags + at, before + 1);
     }
     *step = walk.step;
-    hopper_arrive(&barriers.added[half]);
 }
 
 /* ---- computing ---- */
@@ -327,44 +323,6 @@ __device__ inline void hand_over(const float (&dq)[32], float *to, uint64_t *ful
     hopper_arrive(full);
 }
 
-__device__ inline void take_sums(float4 (&to)[8], const float *half) {
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        to[i] = __ldcg((const float4 *)half + i * HOPPER_GROUP + threadIdx.x % HOPPER_GROUP);
-}
-
-/* The group's halves of dQ of all queries that share the keys, from the sums; heads of 64. `stage`
- * has two tiles of 64 rows of its own, a key panel apart: one is written while the other is read. */
-__device__ inline void backward_finish(const backward_job *job, char *stage, backward_place place,
-                                       int group, int meeting) {
-    using layout = backward_shared<64>;
-    const int count = job->share * job->query_tiles, head = place.key_head * job->share;
-    const int64_t first = (int64_t)(place.batch * job->heads + head) * job->query_tiles;
-    const float *from = job->dq + (first * GROUPS + group) * HALF_FLOATS;
-    asm volatile("fence.proxy.async;" ::: "memory"); /* the copy engine added, threads read */
-    float4 next[8];
-    take_sums(next, from);
-#pragma unroll 1
-    for (int i = 0; i < count; i++) {
-        const int row = i % job->query_tiles * layout::rows + 64 * group;
-        float sums[32];
-        hopper_turn turn = {};
-        hopper_take_turn(turn, &job->dq_turns, row, job->bounds.rows);
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            sums[4 * j] = next[j].x;
-            sums[4 * j + 1] = next[j].y;
-            sums[4 * j + 2] = next[j].z;
-            sums[4 * j + 3] = next[j].w;
-        }
-        if (i + 1 < count) take_sums(next, from + (int64_t)(i + 1) * GROUPS * HALF_FLOATS);
-        hopper_turn_sums(sums, turn, &job->dq_turns);
-        hopper_write_tile<64>(sums, job->scale, job->scale, stage + i % 2 * layout::key_panel, 0,
-                              meeting, &job->dq_to, place.batch, head + i / job->query_tiles, row,
-                              job->bounds.rows);
-    }
-}
-
 template <int D, int MODE, bool WALKS>
 __device__ inline void backward_compute(const backward_job *job, char *shared,
                                         backward_barriers barriers, backward_place place, int group,
@@ -466,13 +424,7 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
     if constexpr (D == 64) hopper_turn_sums(dk, turn, &job->dk_turns);
     hopper_write_tile<D>(dk, job->scale, job->scale, k_stage, layout::key_panel, MEETING + group,
                          &job->dk, place.batch, place.key_head, group_key, job->bounds.keys);
-    if constexpr (WALKS) {
-        if (job->finishes && place.key_tile == 0) {
-            hopper_wait(&barriers.added[group], visit & 1);
-            backward_finish(job, v_stage + layout::ds_bytes, place, group, MEETING + group);
-        }
-        hopper_meet(MEETING + group, HOPPER_GROUP); /* before dS is written there again */
-    }
+    if (WALKS) hopper_meet(MEETING + group, HOPPER_GROUP); /* before dS is written there again */
 }
 
 /* ---- from place to place ---- */
@@ -517,7 +469,6 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
         for (int i = 0; i < GROUPS; i++) {
             hopper_barrier_init(&barriers.dq_full[i], HOPPER_GROUP);
             hopper_barrier_init(&barriers.dq_empty[i], 1);
-            hopper_barrier_init(&barriers.added[i], 1);
         }
         hopper_barriers_ready();
     }
@@ -696,12 +647,6 @@ static bool launch_any(ls_cuda *cuda, const ls_hopper_attention *a, backward_job
     return launch_backward<D, MODE, false>(cuda, a, job);
 }
 
-/* Whether every query sees the first key, so that the block of the first keys adds to all dQ, last. */
-static bool finishes(const ls_hopper_attention *a, const int *reach) {
-    return a->finishes && reach == NULL && a->block == 0 && a->start >= a->first &&
-           a->hi >= a->start + a->T - 1 - a->first;
-}
-
 template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *a) {
     enum { ROWS = backward_tile<D>::rows, ROWS_BEFORE = 256 / (D / 8) };
     static_assert(ROWS % ROWS_BEFORE == 0, "blocks of the kernel before are whole");
@@ -738,15 +683,12 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
                         .decay = hopper_decay_of(a),
                         .dk = a->dk,
                         .dv = a->dv,
-                        .dq_to = a->dq,
                         .dk_turns = a->dk_turns,
-                        .dq_turns = a->dq_turns,
                         .terms = rows.terms,
                         .dots = rows.dots,
                         .dq = (float *)(base + space.dq),
                         .flags = (int *)(base + space.flags),
                         .drawn = (int *)(base + space.drawn)};
-    job.finishes = hopper_walks(a) && finishes(a, job.reach);
     const unsigned heads = (unsigned)(a->B * a->H);
     ls_cuda_note(cuda,
                  cudaMemsetAsync(base + space.flags, 0, space.bytes - space.flags, cuda->stream),
@@ -757,7 +699,7 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
     bool launched = mode == HOPPER_DECAYING ? launch_any<D, HOPPER_DECAYING>(cuda, a, &job)
                     : mode == HOPPER_SLOPED ? launch_any<D, HOPPER_SLOPED>(cuda, a, &job)
                                             : launch_any<D, HOPPER_PLAIN>(cuda, a, &job);
-    if (launched && !job.finishes)
+    if (launched)
         after_kernel<D>
             <<<dim3((unsigned)tiles * GROUPS, heads), HOPPER_GROUP, 0, cuda->stream>>>(rows);
     ls_cuda_note(cuda, cudaGetLastError(), "attention, backward");
