@@ -2,9 +2,8 @@
  *     tests/gpu/check_hopper_attention.cu src/tensor/op/attention/hopper_attention*.cu -o check
  *
  * Checks the attention kernels for compute capability 9.0 against plain ones in single precision,
- * then times them. `check_hopper_attention check` or `time` does one of the two, `walks` a part of
- * the first and `few` some small cases, for compute-sanitizer. Exit status 1 if a case fails. A case
- * is named before it runs, so that one that hangs is known. */
+ * then times them. `check_hopper_attention check` or `time` does one of the two. Exit status 1 if
+ * a case fails. A case is named before it runs, so that one that hangs is known. */
 #include "tensor/op/attention/hopper_attention.cuh"
 
 #include <algorithm>
@@ -46,7 +45,7 @@ typedef struct test_case {
     layout how;
     bool decays;
     norms spread;
-    bool every_key, walks;
+    bool every_key;
 } test_case;
 
 static const int64_t FAR = (int64_t)1 << 60;
@@ -57,8 +56,7 @@ static void describe(const test_case *c) {
     if (c->hi < FAR) printf(" hi %ld", (long)c->hi);
     if (c->block > 0) printf(" block %ld", (long)c->block);
     const char *const spreads[] = {"", " short", " long", " wild", " opposed"};
-    printf("%s%s%s%s%s", c->walks ? " walks" : "", c->sloped ? " slopes" : "",
-           c->decays ? " decays" : "",
+    printf("%s%s%s%s", c->sloped ? " slopes" : "", c->decays ? " decays" : "",
            c->how == FUSED         ? " fused"
            : c->how == HEADS_FIRST ? " heads first"
                                    : "",
@@ -89,7 +87,7 @@ __global__ void fill_kernel(ls_cuda_bf16 *to, int64_t count, uint64_t seed) {
         x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
         sum += (float)((x ^ (x >> 31)) >> 40) / (float)(1 << 24) - 0.5f;
     }
-    to[i] = ls_cuda_narrow<ls_cuda_bf16>(sum * 1.7320508f);
+    to[i] = __float2bfloat16_rn(sum * 1.7320508f);
 }
 
 /* A row for each block: x gets the norms of its case. */
@@ -97,14 +95,14 @@ __global__ void spread_kernel(ls_hopper_array x, int64_t rows, int64_t heads, no
                               bool keys) {
     const int64_t row = blockIdx.x % rows, head = blockIdx.x / rows % heads;
     ls_cuda_bf16 *at = x.data + blockIdx.x / rows / heads * x.batch + row * x.row + head * x.head;
-    const float value = ls_cuda_wide(at[threadIdx.x]);
+    const float value = __bfloat162float(at[threadIdx.x]);
     const unsigned hash = (unsigned)blockIdx.x * 2654435761u >> 16;
     float to = value;
     if (spread == SHORT) to = value * 0.125f;
     if (spread == LONG) to = value * 5;
     if (spread == WILD) to = value * exp2f((float)(hash % 11) - 7);
     if (spread == OPPOSED) to = 0.1f * value + (keys && row >= rows / 2 ? -1.5f : 1.5f);
-    at[threadIdx.x] = ls_cuda_narrow<ls_cuda_bf16>(to);
+    at[threadIdx.x] = __float2bfloat16_rn(to);
 }
 
 static ls_hopper_array array_of(ls_cuda_bf16 *base, const test_case *c, int64_t rows,
@@ -140,7 +138,6 @@ static void make(test_data *data, const test_case *c) {
     a->hi = c->hi;
     a->block = c->block;
     a->every_key = c->every_key;
-    a->walks = c->walks;
     a->scale = 1 / sqrtf((float)c->D);
     three(data, c, 1, &a->q, &a->k, &a->v);
     if (c->spread != EVEN) {
@@ -189,7 +186,7 @@ static void drop(test_data *data) {
 
 __device__ float element(const ls_hopper_array &x, int64_t b, int64_t row, int64_t head,
                          int64_t e) {
-    return ls_cuda_wide(x.data[b * x.batch + row * x.row + head * x.head + e]);
+    return __bfloat162float(x.data[b * x.batch + row * x.row + head * x.head + e]);
 }
 
 /* The query's share of the decay at column e for key row j. */
@@ -401,7 +398,7 @@ static bool check_case(ls_cuda *cuda, const test_case *c) {
 __global__ void spoil(ls_hopper_array x, int64_t rows, int64_t heads) {
     const int64_t row = blockIdx.x % rows, head = blockIdx.x / rows % heads;
     x.data[blockIdx.x / rows / heads * x.batch + row * x.row + head * x.head + threadIdx.x] =
-        ls_cuda_narrow<ls_cuda_bf16>(NAN);
+        __float2bfloat16_rn(NAN);
 }
 
 typedef struct results {
@@ -517,7 +514,7 @@ static bool check_cut_of_infinity(ls_cuda *cuda) {
         test_data data = {};
         make(&data, &c);
         const ls_hopper_array &k = data.a.k;
-        const ls_cuda_bf16 value = {(uint16_t)(isnan(odd) ? 0x7fc0 : 0x7f80)};
+        const ls_cuda_bf16 value = __float2bfloat16_rn(odd);
         must(cudaMemcpy(k.data + k.batch + 3001 * k.row + 37, &value, sizeof value,
                         cudaMemcpyHostToDevice),
              "putting a number"); /* sequence 1, heads 0 and 1 */
@@ -539,62 +536,6 @@ static bool check_cut_of_infinity(ls_cuda *cuda) {
     printf("%s\n", good ? "" : "  <-- FAILS");
     fflush(stdout);
     return good;
-}
-
-/* Blocks that stay give the same bits, however many there are. */
-static bool check_walk(ls_cuda *cuda, const test_case *c) {
-    test_data data = {};
-    make(&data, c);
-    describe(c);
-    printf(", walks:");
-    ls_hopper_attention walks = data.a;
-    walks.walks = true;
-    const results right = results_of(cuda, c, &data.a);
-    const int processors = cuda->processors;
-    bool good = true;
-    for (int blocks : {1, 3, 7, processors}) {
-        cuda->processors = blocks;
-        const results here = results_of(cuda, c, &walks);
-        good = equal("o", here.o, right.o) && good;
-        good = equal("lse", here.lse, right.lse) && good;
-        good = equal("dq", here.dq, right.dq) && good;
-        good = equal("dk", here.dk, right.dk) && good;
-        good = equal("dv", here.dv, right.dv) && good;
-    }
-    cuda->processors = processors;
-    printf("%s\n", good ? "" : "  <-- FAILS");
-    fflush(stdout);
-    drop(&data);
-    return good;
-}
-
-static std::vector<test_case> walks(bool few) {
-    if (few) /* under a sanitizer, which is slow */
-        return {{1, 300, 300, 2, 1, 64, 0, 0, FAR, 0, false, FUSED},
-                {1, 130, 260, 2, 2, 64, 130, 0, FAR, 0, true, APART}};
-    std::vector<test_case> cases;
-    for (int64_t T : {1, 64, 65, 129, 256, 1000, 1024})
-        for (int sloped = 0; sloped < 2; sloped++)
-            cases.push_back({3, T, T, 4, 4, 64, 0, 0, FAR, 0, sloped != 0, FUSED});
-    cases.push_back({2, 700, 700, 6, 2, 64, 0, 0, FAR, 0, false, HEADS_FIRST});
-    cases.push_back({2, 63, 1000, 2, 1, 64, 937, 0, FAR, 0, true, APART});
-    cases.push_back({1, 200, 1000, 2, 2, 64, 300, 0, FAR, 0, false, APART});
-    cases.push_back({1, 400, 500, 2, 2, 64, 0, 150, FAR, 0, true, APART}); /* rows without keys */
-    cases.push_back({1, 1000, 1000, 2, 2, 64, 0, 0, 100, 0, false, APART});
-    cases.push_back({1, 2000, 2000, 2, 2, 64, 0, 0, FAR, 512, false, FUSED});
-    cases.push_back({32, 1024, 1024, 12, 12, 64, 0, 0, FAR, 0, false, FUSED});
-    return cases;
-}
-
-static int check_walks(ls_cuda *cuda, bool few) {
-    int failed = 0;
-    for (test_case c : walks(few)) {
-        if (!check_walk(cuda, &c)) failed++;
-        c.walks = true;
-        if (c.B < 32 && !check_case(cuda, &c)) failed++;
-    }
-    printf("walks, %d failed\n", failed);
-    return failed;
 }
 
 static int check_all(ls_cuda *cuda) {
@@ -699,10 +640,10 @@ static void time_case(ls_cuda *cuda, const char *name, test_case c) {
     const double flops = 4.0 * (double)(c.B * c.H * c.D) * pairs_of(&c);
     double forward = median_ms(cuda, [&] { ls_hopper_attention_forward(cuda, &data.a); });
     double backward = median_ms(cuda, [&] { ls_hopper_attention_backward(cuda, &data.a); });
-    printf("%-28s%s D %3ld H %2ld: forward %7.3f ms %5.0f TFLOP/s, backward %7.3f ms %5.0f, both "
+    printf("%-28s D %3ld H %2ld: forward %7.3f ms %5.0f TFLOP/s, backward %7.3f ms %5.0f, both "
            "%7.3f ms %5.0f\n",
-           name, c.walks ? ", walks" : "", (long)c.D, (long)c.H, forward, flops / forward * 1e-9,
-           backward, 2.5 * flops / backward * 1e-9, forward + backward,
+           name, (long)c.D, (long)c.H, forward, flops / forward * 1e-9, backward,
+           2.5 * flops / backward * 1e-9, forward + backward,
            3.5 * flops / (forward + backward) * 1e-9);
     fflush(stdout);
     drop(&data);
@@ -719,12 +660,8 @@ static void time_all(ls_cuda *cuda) {
         time_case(cuda, "causal 16k slopes, 16 heads",
                   {1, T, T, 16, 16, D, 0, 0, FAR, 0, true, APART, false, SHORT});
         time_case(cuda, "causal 16k xPos", {1, T, T, H, H, D, 0, 0, FAR, 0, false, APART, true});
-        for (bool sloped : {false, true})
-            for (bool walks : {false, true})
-                if (!walks || D == 64)
-                    time_case(cuda, sloped ? "causal 32 x 1k slopes" : "causal 32 x 1k",
-                              {32, 1024, 1024, 768 / D, 768 / D, D, 0, 0, FAR, 0, sloped, FUSED,
-                               false, EVEN, false, walks});
+        time_case(cuda, "causal 32 x 1k slopes",
+                  {32, 1024, 1024, 768 / D, 768 / D, D, 0, 0, FAR, 0, true, FUSED});
     }
     time_case(cuda, "window 512, 64k", {1, L, L, 12, 12, 64, 0, 0, 512, 0, false, APART});
     time_case(cuda, "blockwise 512, 64k", {1, L, L, 12, 12, 64, 0, 0, FAR, 512, false, APART});
@@ -739,10 +676,7 @@ int main(int count, char **words) {
     cuda.processors = about.multiProcessorCount;
     printf("%s, %d multiprocessors\n", about.name, about.multiProcessorCount);
     int failed = 0;
-    if (count < 2 || strcmp(words[1], "check") == 0)
-        failed = check_walks(&cuda, false) + check_all(&cuda);
-    if (count == 2 && strcmp(words[1], "walks") == 0) failed = check_walks(&cuda, false);
-    if (count == 2 && strcmp(words[1], "few") == 0) failed = check_walks(&cuda, true);
+    if (count < 2 || strcmp(words[1], "check") == 0) failed = check_all(&cuda);
     if (count < 2 || strcmp(words[1], "time") == 0) time_all(&cuda);
     return failed > 0;
 }

@@ -24,15 +24,6 @@ static ls_hopper_attention hopper_shape(int64_t B, int64_t T, int64_t N, int64_t
     return a;
 }
 
-/* Blocks stay for many whole short sequences, where most of a block's time would be its beginning and
- * end. LONGSHOT_CUDA_WALK=1 asks for it, by default they do not. */
-static bool walks(const ls_hopper_attention *a) {
-    enum { LENGTH_MOST = 2048, TILE = 128, TILES_LEAST = 1024 };
-    const char *walk = getenv("LONGSHOT_CUDA_WALK");
-    return walk != NULL && strcmp(walk, "1") == 0 && a->T < LENGTH_MOST && a->N < LENGTH_MOST &&
-           a->hi >= a->T && a->block == 0 && a->B * a->G * (a->N / TILE) >= TILES_LEAST;
-}
-
 /* A job in the terms of the Hopper kernels; false where it has what they do not know. */
 static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dtype type,
                          ls_hopper_attention *a) {
@@ -71,7 +62,6 @@ static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dty
     a->dk = hopper_array(&s->dk);
     a->dv = hopper_array(&s->dv);
     a->lse = job->lse;
-    a->walks = walks(a);
     a->workspace = (char *)run->workspace + job->workspace_bytes; /* behind the tables */
     return ls_hopper_attention_takes(ls_cuda_of(run), a);
 }

@@ -13,25 +13,19 @@
  * register is the same for a tile and goes into the row's maximum: one multiply-add per score.
  * Tiles of keys that are out of a head's reach are not walked: see hopper_attention_reach.cu.
  *
- * Over short sequences most of a block's time would be its beginning and end. There blocks stay: each
- * goes from place to place, and the next queries, keys and values come in while it ends with the
- * last (WALKS). They take turns to and fro through the places, of which those with the most keys
- * come first, so that all have about as much to do.
- *
  * With xPos the queries are kept as they came beside those with their share of the decay, which are
  * written anew when the walk enters another block of keys. */
 #include "tensor/op/attention/hopper_attention_parts.cuh"
 
 #include <cudaTypedefs.h>
 
-enum { HEADS_BYTES = 24 << 20 };
+enum { STAGES = 2, HEADS_BYTES = 24 << 20 };
 
 typedef struct forward_job {
     CUtensorMap q, k, v;
     hopper_bounds bounds;
     int batches, heads, share; /* share: query heads of one key-value head */
     int tiles, together;       /* query tiles; heads whose keys and values the cache holds */
-    int places;                /* tiles of all heads */
     float scale;
     const float *slopes;
     const int *reach; /* hopper_reach */
@@ -40,16 +34,14 @@ typedef struct forward_job {
     float *lse;
 } forward_job;
 
-template <int D, int GROUPS, int MODE, bool WALKS> struct forward_shared {
-    static_assert(!WALKS || MODE != HOPPER_DECAYING, "queries are decayed beside where they came");
+template <int D, int GROUPS, int MODE> struct forward_shared {
     static constexpr int rows = 64 * GROUPS;
-    static constexpr int q_stages = WALKS ? 2 : 1, stages = WALKS ? 4 : 2; /* k and v: of each */
     static constexpr int q = 0;
     static constexpr int q_bytes = rows * D * 2, tile_bytes = HOPPER_KEYS * D * 2;
     static constexpr int kept = MODE == HOPPER_DECAYING ? q + q_bytes : q; /* as they came */
-    static constexpr int k = kept + q_stages * q_bytes, v = k + stages * tile_bytes;
-    static constexpr int barriers = v + stages * tile_bytes;
-    static constexpr int rates = barriers + (2 * q_stages + 4 * stages) * 8 + 8; /* of the decay */
+    static constexpr int k = kept + q_bytes, v = k + STAGES * tile_bytes;
+    static constexpr int barriers = v + STAGES * tile_bytes;
+    static constexpr int rates = barriers + (1 + 4 * STAGES) * 8 + 8; /* of the decay */
     static constexpr int bytes = rates + D * (int)sizeof(float) + 1024;
 };
 
@@ -61,17 +53,13 @@ typedef struct score_units {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 typedef struct forward_barriers {
-    uint64_t *q_full, *q_empty, *k_full, *k_empty, *v_full, *v_empty;
+    uint64_t *q_full, *k_full, *k_empty, *v_full, *v_empty;
 } forward_barriers;
 
-template <typename layout> __device__ inline forward_barriers forward_barriers_at(char *shared) {
-    uint64_t *q = (uint64_t *)(shared + layout::barriers), *k = q + 2 * layout::q_stages;
-    return (forward_barriers){q,
-                              q + layout::q_stages,
-                              k,
-                              k + layout::stages,
-                              k + 2 * layout::stages,
-                              k + 3 * layout::stages};
+__device__ inline forward_barriers forward_barriers_at(void *at) {
+    uint64_t *all = (uint64_t *)at;
+    return (forward_barriers){all, all + 1, all + 1 + STAGES, all + 1 + 2 * STAGES,
+                              all + 1 + 3 * STAGES};
 }
 
 /* Which tile of which head a block has: heads in sets that share the cache, the queries with the
@@ -79,53 +67,31 @@ template <typename layout> __device__ inline forward_barriers forward_barriers_a
  * and those with little to do fill up the end. */
 typedef struct forward_place {
     int batch, head, row;
-    hopper_span span; /* of tiles of keys */
 } forward_place;
 
 template <int MODE>
-__device__ inline forward_place forward_place_of(const forward_job *job, int number, int rows) {
-    int every = job->batches * job->heads, set = number / (job->together * job->tiles);
-    int in_set = number % (job->together * job->tiles);
+__device__ inline forward_place forward_place_of(const forward_job *job, int rows) {
+    int every = job->batches * job->heads, set = (int)blockIdx.x / (job->together * job->tiles);
+    int in_set = (int)blockIdx.x % (job->together * job->tiles);
     int here = hopper_least(job->together, every - set * job->together);
     int head = set * job->together + in_set % here;
     if (MODE == HOPPER_SLOPED) head = every - 1 - head;
-    forward_place place = {head / job->heads, head % job->heads,
+    return (forward_place){head / job->heads, head % job->heads,
                            (job->tiles - 1 - in_set / here) * rows};
-    hopper_bounds near = job->bounds;
-    if (MODE == HOPPER_SLOPED) near = hopper_reached(&job->bounds, job->reach, head);
-    const int last_row = hopper_least(place.row + rows, job->bounds.rows) - 1;
-    place.span = hopper_tiles(hopper_first_key(&near, place.row), hopper_last_key(&near, last_row),
-                              HOPPER_KEYS);
-    return place;
 }
 
-/* A block's way: how many places it has been to, and how many tiles of keys it has seen before. */
-typedef struct forward_visit {
-    int count, step;
-} forward_visit;
-
-/* The number of its next place, to and fro; job->places and more: there is none. */
-__device__ inline int forward_number(const forward_job *job, int visits) {
-    const int turn = visits % 2 == 0 ? (int)blockIdx.x : (int)(gridDim.x - 1 - blockIdx.x);
-    return visits * (int)gridDim.x + turn;
-}
-
-template <int D, int GROUPS, int MODE, bool WALKS>
+template <int D, int GROUPS, int MODE>
 __device__ inline void forward_load(const forward_job *job, char *shared, forward_barriers barriers,
-                                    forward_place place, forward_visit visit) {
-    using layout = forward_shared<D, GROUPS, MODE, WALKS>;
-    const int head = place.head / job->share, q_stage = visit.count % layout::q_stages;
-    if (WALKS)
-        hopper_wait(&barriers.q_empty[q_stage], (uint32_t)(visit.count / layout::q_stages & 1) ^ 1);
-    hopper_expect(&barriers.q_full[q_stage], layout::q_bytes);
-    hopper_fetch_tile<D>(&job->q, &barriers.q_full[q_stage],
-                         shared + layout::kept + q_stage * layout::q_bytes, layout::rows,
-                         place.head, place.row, place.batch);
+                                    forward_place place, hopper_span span) {
+    using layout = forward_shared<D, GROUPS, MODE>;
+    const int head = place.head / job->share;
+    hopper_expect(barriers.q_full, layout::q_bytes);
+    hopper_fetch_tile<D>(&job->q, barriers.q_full, shared + layout::kept, layout::rows, place.head,
+                         place.row, place.batch);
 #pragma unroll 1
-    for (int i = 0; i < place.span.count; i++) {
-        const int key = (place.span.first + place.span.count - 1 - i) * HOPPER_KEYS;
-        const int step = visit.step + i, stage = step % layout::stages;
-        const uint32_t free_phase = (uint32_t)(step / layout::stages & 1) ^ 1;
+    for (int i = 0; i < span.count; i++) {
+        const int key = (span.first + span.count - 1 - i) * HOPPER_KEYS, stage = i % STAGES;
+        const uint32_t free_phase = (uint32_t)(i / STAGES & 1) ^ 1;
         hopper_wait(&barriers.k_empty[stage], free_phase);
         hopper_expect(&barriers.k_full[stage], layout::tile_bytes);
         hopper_fetch_tile<D>(&job->k, &barriers.k_full[stage],
@@ -244,10 +210,10 @@ __device__ inline void forward_finish(const forward_job *job, float (&o)[D / 2],
 
 /* The group's queries for the keys from `key` on, where those begin a block on the way down or are
  * the first. */
-template <int D, int GROUPS, int MODE, bool WALKS>
+template <int D, int GROUPS, int MODE>
 __device__ inline void forward_queries(const forward_job *job, char *shared, int group,
                                        int group_row, int key, int meeting) {
-    using layout = forward_shared<D, GROUPS, MODE, WALKS>;
+    using layout = forward_shared<D, GROUPS, MODE>;
     const int rows = 64 * group * HOPPER_ROW_BYTES;
     const int reference = hopper_reference(&job->decay, &job->bounds, key);
     hopper_meet(meeting, HOPPER_GROUP); /* no warp's product reads the old ones */
@@ -259,17 +225,15 @@ __device__ inline void forward_queries(const forward_job *job, char *shared, int
     hopper_meet(meeting, HOPPER_GROUP);
 }
 
-template <int D, int GROUPS, int MODE, bool WALKS>
+template <int D, int GROUPS, int MODE>
 __device__ inline void forward_compute(const forward_job *job, char *shared,
                                        forward_barriers barriers, forward_place place,
-                                       forward_visit visit, int group) {
-    using layout = forward_shared<D, GROUPS, MODE, WALKS>;
-    const hopper_span span = place.span;
+                                       hopper_span span, int group) {
+    using layout = forward_shared<D, GROUPS, MODE>;
     enum { TURN = 1, MEETING = TURN + GROUPS };
     const int q_panel = layout::rows * HOPPER_ROW_BYTES, group_row = place.row + 64 * group;
     const int shift = job->bounds.start - job->bounds.first;
-    const int q_stage = visit.count % layout::q_stages;
-    char *q_rows = shared + layout::q + q_stage * layout::q_bytes + 64 * group * HOPPER_ROW_BYTES;
+    char *q_rows = shared + layout::q + 64 * group * HOPPER_ROW_BYTES;
     const uint64_t q = hopper_tile(q_rows, 0), k = hopper_tile(shared + layout::k, 0);
     const int k_panel = HOPPER_KEYS * HOPPER_ROW_BYTES;
     const uint64_t v = hopper_tile(shared + layout::v, k_panel);
@@ -284,37 +248,32 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
     uint32_t p[HOPPER_KEYS / 16][4];
 #pragma unroll
     for (int i = 0; i < D / 2; i++) o[i] = 0;
-    if (GROUPS > 1 && group == GROUPS - 1 && visit.count == 0) hopper_pass(TURN, 2 * HOPPER_GROUP);
+    if (GROUPS > 1 && group == GROUPS - 1) hopper_pass(TURN, 2 * HOPPER_GROUP);
 
-    hopper_wait(&barriers.q_full[q_stage], visit.count / layout::q_stages & 1);
+    hopper_wait(barriers.q_full, 0);
     int key = (span.first + span.count - 1) * HOPPER_KEYS;
     if (span.count > 0) {
         if (MODE == HOPPER_DECAYING)
-            forward_queries<D, GROUPS, MODE, WALKS>(job, shared, group, group_row, key,
-                                                    MEETING + group);
-        const int stage = visit.step % layout::stages;
-        hopper_wait(&barriers.k_full[stage], visit.step / layout::stages & 1);
-        hopper_start_cross<D>(s, q, q_panel, hopper_tile_at(k, stage * layout::tile_bytes),
-                              k_panel);
+            forward_queries<D, GROUPS, MODE>(job, shared, group, group_row, key, MEETING + group);
+        hopper_wait(&barriers.k_full[0], 0);
+        hopper_start_cross<D>(s, q, q_panel, k, k_panel);
         hopper_products_wait<0>();
         hopper_hold(s);
-        hopper_release(&barriers.k_empty[stage]);
+        hopper_release(&barriers.k_empty[0]);
         soften<MODE>(s, &at, units, key, shift, fade);
         hopper_narrow_all(s, p);
     }
     for (int i = 1; i < span.count; i++) {
-        const int step = visit.step + i;
-        const int stage = step % layout::stages, before = (step - 1) % layout::stages;
+        const int stage = i % STAGES, before = (i - 1) % STAGES;
         key -= HOPPER_KEYS;
         if (MODE == HOPPER_DECAYING &&
             (job->bounds.first + key + HOPPER_KEYS) % job->decay.block == 0)
-            forward_queries<D, GROUPS, MODE, WALKS>(job, shared, group, group_row, key,
-                                                    MEETING + group);
-        hopper_wait(&barriers.k_full[stage], step / layout::stages & 1);
+            forward_queries<D, GROUPS, MODE>(job, shared, group, group_row, key, MEETING + group);
+        hopper_wait(&barriers.k_full[stage], i / STAGES & 1);
         if (GROUPS > 1) hopper_meet(TURN + group, 2 * HOPPER_GROUP);
         hopper_start_cross<D>(s, q, q_panel, hopper_tile_at(k, stage * layout::tile_bytes),
                               k_panel);
-        hopper_wait(&barriers.v_full[before], (step - 1) / layout::stages & 1);
+        hopper_wait(&barriers.v_full[before], (i - 1) / STAGES & 1);
         hopper_start_sum(o, p, hopper_tile_at(v, before * layout::tile_bytes));
         if (GROUPS > 1) hopper_pass(TURN + (group + 1) % GROUPS, 2 * HOPPER_GROUP);
         hopper_products_wait<1>();
@@ -328,53 +287,32 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
         hopper_narrow_all(s, p);
     }
     if (span.count > 0) {
-        const int last = visit.step + span.count - 1, stage = last % layout::stages;
-        hopper_wait(&barriers.v_full[stage], last / layout::stages & 1);
-        hopper_start_sum(o, p, hopper_tile_at(v, stage * layout::tile_bytes));
+        const int last = span.count - 1;
+        hopper_wait(&barriers.v_full[last % STAGES], last / STAGES & 1);
+        hopper_start_sum(o, p, hopper_tile_at(v, last % STAGES * layout::tile_bytes));
         hopper_products_wait<0>();
         hopper_hold(o);
-        if (WALKS) hopper_release(&barriers.v_empty[stage]);
     }
     forward_finish<D>(job, o, &at, units, q_rows, q_panel, MEETING + group, place, group_row);
-    if (WALKS) { /* the copy engine writes next where these rows were */
-        hopper_publish();
-        __syncwarp();
-        hopper_release(&barriers.q_empty[q_stage]);
-    }
-}
-
-/* Calls for each of the block's places. */
-template <int MODE, bool WALKS, typename Call>
-__device__ inline void forward_walk(const forward_job *job, int rows, Call call) {
-    if (!WALKS) {
-        call(forward_place_of<MODE>(job, (int)blockIdx.x, rows), (forward_visit){0, 0});
-        return;
-    }
-    forward_visit visit = {0, 0};
-#pragma unroll 1
-    for (int number; (number = forward_number(job, visit.count)) < job->places; visit.count++) {
-        const forward_place place = forward_place_of<MODE>(job, number, rows);
-        call(place, visit);
-        visit.step += place.span.count;
-    }
 }
 
 #endif
 
-template <int D, int GROUPS, int MODE, bool WALKS>
+template <int D, int GROUPS, int MODE>
 __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, GROUPS == 1 ? 2 : 1)
     forward_kernel(const __grid_constant__ forward_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    using layout = forward_shared<D, GROUPS, MODE, WALKS>;
+    using layout = forward_shared<D, GROUPS, MODE>;
     extern __shared__ char raw[];
     char *shared = hopper_aligned(raw);
-    const forward_barriers barriers = forward_barriers_at<layout>(shared);
+    forward_barriers barriers = forward_barriers_at(shared + layout::barriers);
+    const forward_place place = forward_place_of<MODE>(&job, layout::rows);
+    hopper_bounds near = job.bounds;
+    if (MODE == HOPPER_SLOPED)
+        near = hopper_reached(&job.bounds, job.reach, place.batch * job.heads + place.head);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < layout::q_stages; i++) {
-            hopper_barrier_init(&barriers.q_full[i], 1);
-            hopper_barrier_init(&barriers.q_empty[i], 4 * GROUPS);
-        }
-        for (int i = 0; i < layout::stages; i++) {
+        hopper_barrier_init(barriers.q_full, 1);
+        for (int i = 0; i < STAGES; i++) {
             hopper_barrier_init(&barriers.k_full[i], 1);
             hopper_barrier_init(&barriers.v_full[i], 1);
             hopper_barrier_init(&barriers.k_empty[i], 4 * GROUPS);
@@ -386,18 +324,15 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, GROUPS == 1 ? 2 :
         ((float *)(shared + layout::rates))[threadIdx.x] =
             hopper_rate(&job.decay, (int)threadIdx.x);
     __syncthreads();
+    const int last_row = hopper_least(place.row + layout::rows, job.bounds.rows) - 1;
+    const hopper_span span = hopper_tiles(hopper_first_key(&near, place.row),
+                                          hopper_last_key(&near, last_row), HOPPER_KEYS);
     if (threadIdx.x < HOPPER_GROUP) {
-        hopper_fewer_registers<WALKS ? 40 : GROUPS == 3 ? 32 : 24>();
-        if (threadIdx.x == 0)
-            forward_walk<MODE, WALKS>(&job, layout::rows, [&](forward_place place, auto visit) {
-                forward_load<D, GROUPS, MODE, WALKS>(&job, shared, barriers, place, visit);
-            });
+        hopper_fewer_registers<GROUPS == 3 ? 32 : 24>();
+        if (threadIdx.x == 0) forward_load<D, GROUPS, MODE>(&job, shared, barriers, place, span);
     } else {
-        hopper_more_registers<WALKS || GROUPS == 1 ? 232 : GROUPS == 2 ? 240 : 160>();
-        const int group = hopper_group() - 1;
-        forward_walk<MODE, WALKS>(&job, layout::rows, [&](forward_place place, auto visit) {
-            forward_compute<D, GROUPS, MODE, WALKS>(&job, shared, barriers, place, visit, group);
-        });
+        hopper_more_registers<GROUPS == 1 ? 232 : GROUPS == 2 ? 240 : 160>();
+        forward_compute<D, GROUPS, MODE>(&job, shared, barriers, place, span, hopper_group() - 1);
     }
 #endif
 }
@@ -482,9 +417,9 @@ bool ls_hopper_attention_takes(const ls_cuda *cuda, const ls_hopper_attention *a
     return fits && map_encoder() != NULL;
 }
 
-template <int D, int GROUPS, int MODE, bool WALKS = false>
+template <int D, int GROUPS, int MODE>
 static void launch_forward(ls_cuda *cuda, const ls_hopper_attention *a) {
-    using layout = forward_shared<D, GROUPS, MODE, WALKS>;
+    using layout = forward_shared<D, GROUPS, MODE>;
     const int64_t head_bytes = a->N * D * 2 * 2;
     forward_job job = {.bounds = hopper_bounds_of(a),
                        .batches = (int)a->B,
@@ -500,23 +435,18 @@ static void launch_forward(ls_cuda *cuda, const ls_hopper_attention *a) {
     int64_t together = HEADS_BYTES / head_bytes * job.share;
     if (together < job.share) together = job.share;
     job.together = (int)(together < a->B * a->H ? together : a->B * a->H);
-    job.places = (int)(a->B * a->H) * job.tiles;
     if (!hopper_map(cuda, a, &a->q, a->T, a->H, layout::rows, &job.q) ||
         !hopper_map(cuda, a, &a->k, a->N, a->G, HOPPER_KEYS, &job.k) ||
         !hopper_map(cuda, a, &a->v, a->N, a->G, HOPPER_KEYS, &job.v))
         return;
-    auto *kernel = forward_kernel<D, GROUPS, MODE, WALKS>;
+    auto *kernel = forward_kernel<D, GROUPS, MODE>;
     ls_cuda_note(
         cuda,
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout::bytes),
         "attention");
-    const int blocks = WALKS ? hopper_least(job.places, cuda->processors) : job.places;
-    kernel<<<(unsigned)blocks, (GROUPS + 1) * HOPPER_GROUP, layout::bytes, cuda->stream>>>(job);
+    kernel<<<(unsigned)(a->B * a->H * job.tiles), (GROUPS + 1) * HOPPER_GROUP, layout::bytes,
+             cuda->stream>>>(job);
     ls_cuda_note(cuda, cudaGetLastError(), "attention");
-}
-
-template <int MODE> static void launch_walking(ls_cuda *cuda, const ls_hopper_attention *a) {
-    if constexpr (MODE != HOPPER_DECAYING) launch_forward<64, 2, MODE, true>(cuda, a);
 }
 
 /* Three groups hide more of the softmax where heads are narrow; where a row sees few keys, blocks
@@ -526,8 +456,6 @@ template <int MODE> static void forward(ls_cuda *cuda, const ls_hopper_attention
     const bool few = a->block > 0 || a->hi < 4096 || a->T < 2048;
     if (a->D == 128)
         launch_forward<128, 2, MODE>(cuda, a);
-    else if (hopper_walks(a))
-        launch_walking<MODE>(cuda, a);
     else if (few)
         launch_forward<64, 1, MODE>(cuda, a);
     else

@@ -21,8 +21,7 @@ typedef struct ls_hopper_attention {
     int64_t hi;          /* admitted: 0 <= n - m <= hi */
     int64_t block;       /* > 0: and floor(n / block) - floor(m / block) <= 1 */
     const float *slopes; /* [H] on the device, none negative, or NULL: score -= slope * (n - m) */
-    bool walks;     /* blocks stay and go from tile to tile, heads of 64 without xPos: the same */
-    bool every_key; /* reads keys too whose weights are 0 under slopes: the same, for checks */
+    bool every_key;      /* reads keys too whose weights are 0 under slopes: the same, for checks */
     /* xPos: keys carry their factor relative to the start of their decay_block; queries are given
      * theirs here, 2 to the power of log_decay[pair] * (n - start of the block). */
     bool decays;

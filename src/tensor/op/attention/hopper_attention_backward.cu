@@ -13,12 +13,6 @@
  * all started. Query tiles out of reach of a block's keys, under slopes, are left out of its walk
  * (hopper_attention_reach.cu): as they are the last of it, those keys would have added last.
  *
- * Over short sequences most of a block's time would be its beginning and end. There blocks stay
- * (WALKS): each draws its next keys when it has asked for the last queries of those it has, and
- * these come in while it writes the gradients of the last. What a block waits for was drawn before,
- * and each takes what it drew in its order, so that the least number that is not done yet never
- * waits.
- *
  * With xPos a block's keys have one reference, and queries are given their share of the decay where
  * they lie in shared memory. What the share of a tile's first row does to dQ is applied to its sums
  * before they are added, the rest in the end. */
@@ -34,7 +28,6 @@ typedef struct backward_job {
     hopper_bounds bounds;
     int batches, heads, share, key_heads;
     int query_tiles, key_tiles;
-    int places; /* key tiles of all heads */
     float scale;
     const float *slopes;
     const int *reach; /* hopper_reach */
@@ -60,31 +53,20 @@ template <int D> struct backward_shared {
     static constexpr int terms = dq + GROUPS * HALF_FLOATS * (int)sizeof(float);
     static constexpr int dots = terms + STAGES * row_bytes;
     static constexpr int barriers = dots + STAGES * row_bytes;
-    static constexpr int numbers = barriers + (2 + 6 * STAGES + 2 * GROUPS) * 8;
-    static constexpr int rates = numbers + STAGES * 4; /* of the decay */
+    static constexpr int number = barriers + (1 + 4 * STAGES + 2 * GROUPS) * 8;
+    static constexpr int rates = number + 8; /* of the decay */
     static constexpr int bytes = rates + D * (int)sizeof(float) + 1024;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 typedef struct backward_barriers {
-    uint64_t *kv_full, *kv_empty;
-    uint64_t *q_full, *q_empty, *do_full, *do_empty, *drawn, *seen; /* [STAGES] */
-    uint64_t *dq_full, *dq_empty;                                   /* [GROUPS] */
+    uint64_t *kv_full, *q_full, *q_empty, *do_full, *do_empty, *dq_full, *dq_empty;
 } backward_barriers;
 
 __device__ inline backward_barriers backward_barriers_at(void *at) {
-    uint64_t *all = (uint64_t *)at, *staged = all + 2, *halves = staged + 6 * STAGES;
-    return (backward_barriers){all,
-                               all + 1,
-                               staged,
-                               staged + STAGES,
-                               staged + 2 * STAGES,
-                               staged + 3 * STAGES,
-                               staged + 4 * STAGES,
-                               staged + 5 * STAGES,
-                               halves,
-                               halves + GROUPS};
+    uint64_t *all = (uint64_t *)at, *pairs = all + 1;
+    return (backward_barriers){all, pairs, pairs + 2, pairs + 4, pairs + 6, pairs + 8, pairs + 10};
 }
 
 typedef struct backward_place {
@@ -102,7 +84,7 @@ __device__ inline backward_place backward_place_of(const backward_job *job, int 
 
 /* The query tiles of a block, head by head. */
 typedef struct backward_walk {
-    int step, tile, last; /* step: of all the block's; last: of this head's tiles */
+    int step, tile, last; /* last: of this head's tiles */
     int head, heads_end;  /* among the heads of all sequences */
 } backward_walk;
 
@@ -124,10 +106,9 @@ __device__ inline void backward_enter(const backward_job *job, backward_place pl
     }
 }
 template <int D>
-__device__ inline backward_walk backward_begin(const backward_job *job, backward_place place,
-                                               int step) {
+__device__ inline backward_walk backward_begin(const backward_job *job, backward_place place) {
     const int head = place.batch * job->heads + place.key_head * job->share;
-    backward_walk walk = {step, 0, 0, head, head + job->share};
+    backward_walk walk = {0, 0, 0, head, head + job->share};
     backward_enter<D>(job, place, &walk);
     return walk;
 }
@@ -151,17 +132,15 @@ __device__ inline int backward_tile_number(const backward_job *job, const backwa
 
 template <int D>
 __device__ inline void backward_load(const backward_job *job, char *shared,
-                                     backward_barriers barriers, backward_place place, int visit,
-                                     int *step) {
+                                     backward_barriers barriers, backward_place place) {
     using layout = backward_shared<D>;
     const int key = place.key_tile * HOPPER_KEYS;
-    hopper_wait(barriers.kv_empty, (visit & 1) ^ 1);
     hopper_expect(barriers.kv_full, 2 * layout::key_bytes);
     hopper_fetch_tile<D>(&job->k, barriers.kv_full, shared + layout::k, HOPPER_KEYS, place.key_head,
                          key, place.batch);
     hopper_fetch_tile<D>(&job->v, barriers.kv_full, shared + layout::v, HOPPER_KEYS, place.key_head,
                          key, place.batch);
-    backward_walk walk = backward_begin<D>(job, place, *step);
+    backward_walk walk = backward_begin<D>(job, place);
 #pragma unroll 1
     for (; backward_goes_on(&walk); backward_next<D>(job, place, &walk)) {
         const int stage = walk.step % STAGES, row = walk.tile * layout::rows;
@@ -183,7 +162,6 @@ __device__ inline void backward_load(const backward_job *job, char *shared,
         hopper_fetch_bytes(shared + layout::dots + stage * layout::row_bytes, job->dots + at,
                            layout::row_bytes, &barriers.do_full[stage]);
     }
-    *step = walk.step;
 }
 
 /* ---- adding to dQ ---- */
@@ -191,11 +169,10 @@ __device__ inline void backward_load(const backward_job *job, char *shared,
 /* One thread for each half of a tile. */
 template <int D>
 __device__ inline void backward_add(const backward_job *job, const char *shared,
-                                    backward_barriers barriers, backward_place place, int half,
-                                    int *step) {
+                                    backward_barriers barriers, backward_place place, int half) {
     using layout = backward_shared<D>;
     const float *from = (const float *)(shared + layout::dq) + half * HALF_FLOATS;
-    backward_walk walk = backward_begin<D>(job, place, *step);
+    backward_walk walk = backward_begin<D>(job, place);
 #pragma unroll 1
     for (; backward_goes_on(&walk); backward_next<D>(job, place, &walk)) {
         const int last_row = hopper_least((walk.tile + 1) * layout::rows, job->bounds.rows) - 1;
@@ -211,7 +188,6 @@ __device__ inline void backward_add(const backward_job *job, const char *shared,
         hopper_sent();
         hopper_raise(job->flags + at, before + 1);
     }
-    *step = walk.step;
 }
 
 /* ---- computing ---- */
@@ -323,10 +299,10 @@ __device__ inline void hand_over(const float (&dq)[32], float *to, uint64_t *ful
     hopper_arrive(full);
 }
 
-template <int D, int MODE, bool WALKS>
+template <int D, int MODE>
 __device__ inline void backward_compute(const backward_job *job, char *shared,
-                                        backward_barriers barriers, backward_place place, int group,
-                                        int visit, int *step) {
+                                        backward_barriers barriers, backward_place place,
+                                        int group) {
     using layout = backward_shared<D>;
     enum { TOGETHER = 1, MEETING = 2 };
     const int group_key = place.key_tile * HOPPER_KEYS + 64 * group;
@@ -347,8 +323,8 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
                                                                      place.key_tile * HOPPER_KEYS)
                                                   : 0;
     const int before = place.batch * job->heads; /* heads of other sequences */
-    backward_walk walk = backward_begin<D>(job, place, *step);
-    hopper_wait(barriers.kv_full, visit & 1);
+    backward_walk walk = backward_begin<D>(job, place);
+    hopper_wait(barriers.kv_full, 0);
     for (; backward_goes_on(&walk); backward_next<D>(job, place, &walk)) {
         const int stage = walk.step % STAGES;
         const uint64_t q_here = hopper_tile_at(q, stage * layout::query_bytes);
@@ -408,102 +384,56 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
         hopper_release(&barriers.do_empty[stage]);
         hopper_release(&barriers.q_empty[stage]);
     }
-    *step = walk.step;
-    if (WALKS) hopper_release(barriers.kv_empty); /* the next ones may come */
     hopper_turn turn = {};
     if (D == 64) hopper_take_turn(turn, &job->dk_turns, group_key, job->bounds.keys);
-    hopper_meet(TOGETHER, GROUPS * HOPPER_GROUP); /* both are done with the keys, and with dS */
-    char *v_stage = v_rows, *k_stage = k_rows;
-    if (WALKS) {
-        static_assert(!WALKS || 2 * layout::key_bytes <= 2 * layout::ds_bytes, "both fit");
-        v_stage = shared + layout::ds + 64 * group * HOPPER_ROW_BYTES;
-        k_stage = v_stage + layout::key_bytes;
-    }
-    hopper_write_tile<D>(dv, 1, 1, v_stage, layout::key_panel, MEETING + group, &job->dv,
+    hopper_meet(TOGETHER, GROUPS * HOPPER_GROUP); /* both are done with the keys */
+    hopper_write_tile<D>(dv, 1, 1, v_rows, layout::key_panel, MEETING + group, &job->dv,
                          place.batch, place.key_head, group_key, job->bounds.keys);
     if constexpr (D == 64) hopper_turn_sums(dk, turn, &job->dk_turns);
-    hopper_write_tile<D>(dk, job->scale, job->scale, k_stage, layout::key_panel, MEETING + group,
+    hopper_write_tile<D>(dk, job->scale, job->scale, k_rows, layout::key_panel, MEETING + group,
                          &job->dk, place.batch, place.key_head, group_key, job->bounds.keys);
-    if (WALKS) hopper_meet(MEETING + group, HOPPER_GROUP); /* before dS is written there again */
-}
-
-/* ---- from place to place ---- */
-
-/* The loading thread draws; the others wait until it has. */
-__device__ inline int backward_draw(const backward_job *job, char *numbers,
-                                    backward_barriers barriers, int visit) {
-    const int at = visit % STAGES, number = atomicAdd(job->drawn, 1);
-    hopper_wait(&barriers.seen[at], (uint32_t)(visit / STAGES & 1) ^ 1);
-    ((volatile int *)numbers)[at] = number;
-    hopper_arrive(&barriers.drawn[at]);
-    return number;
-}
-__device__ inline int backward_drawn(const char *numbers, backward_barriers barriers, int visit) {
-    const int at = visit % STAGES;
-    hopper_wait(&barriers.drawn[at], visit / STAGES & 1);
-    return ((const volatile int *)numbers)[at];
 }
 
 #endif
 
-template <int D, int MODE, bool WALKS>
+template <int D, int MODE>
 __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
     hopper_backward_kernel(const __grid_constant__ backward_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     using layout = backward_shared<D>;
-    enum { ADDERS = GROUPS, WARPS = 4 * GROUPS };
     extern __shared__ char raw[];
-    char *shared = hopper_aligned(raw), *numbers = shared + layout::numbers;
+    char *shared = hopper_aligned(raw);
     backward_barriers barriers = backward_barriers_at(shared + layout::barriers);
+    int *number = (int *)(shared + layout::number);
     if (threadIdx.x == 0) {
         hopper_barrier_init(barriers.kv_full, 1);
-        hopper_barrier_init(barriers.kv_empty, WARPS);
         for (int i = 0; i < STAGES; i++) {
             hopper_barrier_init(&barriers.q_full[i], 1);
             hopper_barrier_init(&barriers.do_full[i], 1);
-            hopper_barrier_init(&barriers.q_empty[i], WARPS);
-            hopper_barrier_init(&barriers.do_empty[i], WARPS);
-            hopper_barrier_init(&barriers.drawn[i], 1);
-            hopper_barrier_init(&barriers.seen[i], WARPS + ADDERS);
+            hopper_barrier_init(&barriers.q_empty[i], 4 * GROUPS);
+            hopper_barrier_init(&barriers.do_empty[i], 4 * GROUPS);
         }
         for (int i = 0; i < GROUPS; i++) {
             hopper_barrier_init(&barriers.dq_full[i], HOPPER_GROUP);
             hopper_barrier_init(&barriers.dq_empty[i], 1);
         }
         hopper_barriers_ready();
+        *number = atomicAdd(job.drawn, 1);
     }
     if (MODE == HOPPER_DECAYING && threadIdx.x < D)
         ((float *)(shared + layout::rates))[threadIdx.x] =
             hopper_rate(&job.decay, (int)threadIdx.x);
     __syncthreads();
-    int step = 0;
+    const backward_place place = backward_place_of(&job, *number);
     if (threadIdx.x < HOPPER_GROUP) {
-        hopper_fewer_registers<WALKS ? 40 : 24>();
-        if (threadIdx.x % 32 != 0 || threadIdx.x > 32 * ADDERS) return;
-#pragma unroll 1
-        for (int visit = 0; visit == 0 || WALKS; visit++) {
-            const int number = threadIdx.x == 0 ? backward_draw(&job, numbers, barriers, visit)
-                                                : backward_drawn(numbers, barriers, visit);
-            if (threadIdx.x != 0) hopper_arrive(&barriers.seen[visit % STAGES]);
-            if (number >= job.places) break;
-            const backward_place place = backward_place_of(&job, number);
-            if (threadIdx.x == 0)
-                backward_load<D>(&job, shared, barriers, place, visit, &step);
-            else
-                backward_add<D>(&job, shared, barriers, place, (int)threadIdx.x / 32 - 1, &step);
-        }
+        hopper_fewer_registers<24>();
+        if (threadIdx.x == 0)
+            backward_load<D>(&job, shared, barriers, place);
+        else if (threadIdx.x == 32 || threadIdx.x == 64)
+            backward_add<D>(&job, shared, barriers, place, (int)threadIdx.x / 32 - 1);
     } else {
-        hopper_more_registers<WALKS ? 232 : 240>();
-        const int group = hopper_group() - 1;
-#pragma unroll 1
-        for (int visit = 0; visit == 0 || WALKS; visit++) {
-            const int number = backward_drawn(numbers, barriers, visit);
-            __syncwarp(); /* all lanes have read it */
-            hopper_release(&barriers.seen[visit % STAGES]);
-            if (number >= job.places) break;
-            const backward_place place = backward_place_of(&job, number);
-            backward_compute<D, MODE, WALKS>(&job, shared, barriers, place, group, visit, &step);
-        }
+        hopper_more_registers<240>();
+        backward_compute<D, MODE>(&job, shared, barriers, place, hopper_group() - 1);
     }
 #endif
 }
@@ -621,7 +551,7 @@ size_t ls_hopper_attention_workspace(const ls_hopper_attention *a, bool backward
     return backward ? space_of(a).bytes : hopper_reach_bytes(a);
 }
 
-template <int D, int MODE, bool WALKS>
+template <int D, int MODE>
 static bool launch_backward(ls_cuda *cuda, const ls_hopper_attention *a, backward_job *job) {
     using layout = backward_shared<D>;
     if (!hopper_map(cuda, a, &a->q, a->T, a->H, layout::rows, &job->q) ||
@@ -629,22 +559,14 @@ static bool launch_backward(ls_cuda *cuda, const ls_hopper_attention *a, backwar
         !hopper_map(cuda, a, &a->k, a->N, a->G, HOPPER_KEYS, &job->k) ||
         !hopper_map(cuda, a, &a->v, a->N, a->G, HOPPER_KEYS, &job->v))
         return false;
-    auto *kernel = hopper_backward_kernel<D, MODE, WALKS>;
+    auto *kernel = hopper_backward_kernel<D, MODE>;
     ls_cuda_note(
         cuda,
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout::bytes),
         "attention, backward");
-    const int blocks = WALKS ? hopper_least(job->places, cuda->processors) : job->places;
-    kernel<<<(unsigned)blocks, (GROUPS + 1) * HOPPER_GROUP, layout::bytes, cuda->stream>>>(*job);
+    kernel<<<(unsigned)(a->B * a->G * job->key_tiles), (GROUPS + 1) * HOPPER_GROUP, layout::bytes,
+             cuda->stream>>>(*job);
     return true;
-}
-
-/* Blocks that stay, where they have few queries each; see the forward kernel. */
-template <int D, int MODE>
-static bool launch_any(ls_cuda *cuda, const ls_hopper_attention *a, backward_job *job) {
-    if constexpr (D == 64 && MODE != HOPPER_DECAYING)
-        if (hopper_walks(a)) return launch_backward<D, MODE, true>(cuda, a, job);
-    return launch_backward<D, MODE, false>(cuda, a, job);
 }
 
 template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *a) {
@@ -676,7 +598,6 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
                         .key_heads = (int)a->G,
                         .query_tiles = tiles,
                         .key_tiles = hopper_pieces(a->N, HOPPER_KEYS),
-                        .places = (int)(a->B * a->G) * hopper_pieces(a->N, HOPPER_KEYS),
                         .scale = a->scale,
                         .slopes = a->slopes,
                         .reach = hopper_reach(cuda, a, base + space.reach, HOPPER_REACH_BACKWARD),
@@ -696,9 +617,9 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
     before_kernel<D>
         <<<dim3((unsigned)(rows.padded / ROWS_BEFORE), heads), 256, 0, cuda->stream>>>(rows);
     const int mode = hopper_mode(a);
-    bool launched = mode == HOPPER_DECAYING ? launch_any<D, HOPPER_DECAYING>(cuda, a, &job)
-                    : mode == HOPPER_SLOPED ? launch_any<D, HOPPER_SLOPED>(cuda, a, &job)
-                                            : launch_any<D, HOPPER_PLAIN>(cuda, a, &job);
+    bool launched = mode == HOPPER_DECAYING ? launch_backward<D, HOPPER_DECAYING>(cuda, a, &job)
+                    : mode == HOPPER_SLOPED ? launch_backward<D, HOPPER_SLOPED>(cuda, a, &job)
+                                            : launch_backward<D, HOPPER_PLAIN>(cuda, a, &job);
     if (launched)
         after_kernel<D>
             <<<dim3((unsigned)tiles * GROUPS, heads), HOPPER_GROUP, 0, cuda->stream>>>(rows);

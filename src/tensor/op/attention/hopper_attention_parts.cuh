@@ -98,11 +98,6 @@ hopper_decay hopper_decay_of(const ls_hopper_attention *a);
 bool hopper_map(ls_cuda *cuda, const ls_hopper_attention *a, const ls_hopper_array *x, int64_t rows,
                 int64_t heads, int box, CUtensorMap *map);
 
-/* Whether blocks go from place to place where they are asked to. */
-inline bool hopper_walks(const ls_hopper_attention *a) {
-    return a->walks && a->D == 64 && !a->decays;
-}
-
 /* The reach of slopes, [B,H] on the device at the beginning of the workspace: keys that are further
  * from a query than that have a weight of exactly 0. NULL: all are read, since there are no slopes,
  * or fewer queries or keys than `least`, which it takes for the search to pay. See
