@@ -52,31 +52,22 @@ static const ls_op input_grad_op = {.name = "linear_fp8_input_grad", .flops = fl
 /* in: A, its factor, B, its factor, weight: adds to its gradient */
 static const ls_op weight_grad_op = {.name = "linear_fp8_weight_grad", .flops = flops};
 
-enum { FACTOR_X = 1, FACTOR_W = 3, BIAS, OPERANDS };
-
-/* The node that made an operand: it knows the tensor, and its other layout. */
-static const ls_node *cast_of(const ls_program *p, const ls_tensor *codes) {
-    size_t i = p->nodes.count - 1;
-    while (((const ls_node *)p->nodes.at[i])->op != &cast_op ||
-           ((const ls_node *)p->nodes.at[i])->out[1] != codes)
-        i--;
-    return p->nodes.at[i];
-}
+/* What the backward part needs of a layer is among its operands. */
+enum { FACTOR_X = 1, FACTOR_W = 3, BIAS, X, WEIGHT, X_TURNED, W_TURNED, OPERANDS };
 
 static void backward(ls_program *p, const ls_node *node) {
     ls_tensor *const *in = node->in, *dy = ls_grad_of(node->out[0]);
-    const ls_node *of_x = cast_of(p, in[0]), *of_w = cast_of(p, in[2]);
-    ls_tensor *x = of_x->in[0], *w = of_w->in[0];
-    const bool weight = w->needs_grad, input = x->needs_grad;
+    const bool weight = in[WEIGHT]->needs_grad, input = in[X]->needs_grad;
     const operand d = cast(p, dy, weight ? in[BIAS] : NULL, LS_E5M2, input, weight);
     if (weight)
         ls_record(p, &weight_grad_op, NULL, 0, 5,
-                  (ls_tensor *[]){d.turned, d.factor, of_x->out[2], in[FACTOR_X], w}, 0, NULL);
+                  (ls_tensor *[]){d.turned, d.factor, in[X_TURNED], in[FACTOR_X], in[WEIGHT]}, 0,
+                  NULL);
     if (!input) return;
-    ls_tensor *dx = ls_grad_target(p, x);
+    ls_tensor *dx = ls_grad_target(p, in[X]);
     ls_record(p, &input_grad_op, NULL, 0, 5,
-              (ls_tensor *[]){d.codes, d.factor, of_w->out[2], in[FACTOR_W], NULL}, 1, &dx);
-    ls_grad_add(p, x, dx);
+              (ls_tensor *[]){d.codes, d.factor, in[W_TURNED], in[FACTOR_W], NULL}, 1, &dx);
+    ls_grad_add(p, in[X], dx);
 }
 static const ls_op linear_op = {.name = "linear_fp8", .backward = backward, .flops = flops};
 
@@ -96,7 +87,9 @@ ls_tensor *ls_fp8_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tens
     const operand a = cast_once(p, x, weight->needs_grad), b = cast_once(p, weight, x->needs_grad);
     ls_tensor *y = ls_activation(p, x->type, x->rank, dim);
     ls_param_gated(p, weight);
-    ls_record(p, &linear_op, NULL, 0, OPERANDS,
-              (ls_tensor *[]){a.codes, a.factor, b.codes, b.factor, bias}, 1, &y);
+    ls_record(
+        p, &linear_op, NULL, 0, OPERANDS,
+        (ls_tensor *[]){a.codes, a.factor, b.codes, b.factor, bias, x, weight, a.turned, b.turned},
+        1, &y);
     return y;
 }

@@ -4,7 +4,6 @@
 #include "tensor/cuda/column_sums.cuh"
 #include "tensor/cuda/fp8.cuh"
 #include "tensor/cuda/product.cuh"
-#include "tensor/op/activate/activate_at.cuh"
 
 enum {
     THREADS = 256,
@@ -17,15 +16,9 @@ enum {
     EACH = 8, /* vectors that a thread looks at, at least, where there are so many */
 };
 
-/* What is cast: a tensor, GELU of one, or a gradient times the slope of GELU at one. The latter two
- * are never written: both passes compute them, and round them to bf16. */
-enum { PLAIN, ACTIVATED, SLOPES };
-
 typedef struct cast_job {
     const uint16_t *x; /* bf16 */
     int64_t rows, width, stride;
-    const uint16_t *dy; /* of SLOPES */
-    int64_t dy_stride;
     bool aligned;            /* vectors of x can be loaded whole */
     uint32_t *largest;       /* [blocks] */
     int blocks;              /* of the first pass */
@@ -34,31 +27,12 @@ typedef struct cast_job {
     float *sums; /* [tiles along rows, width]: of columns; or NULL */
 } cast_job;
 
-static __device__ __forceinline__ uint4 load_eight(const uint16_t *from, bool aligned) {
-    if (aligned) return *(const uint4 *)from;
+static __device__ __forceinline__ uint4 load(const cast_job &job, int64_t row, int64_t column) {
+    const uint16_t *from = job.x + row * job.stride + column;
+    if (job.aligned) return *(const uint4 *)from;
     uint32_t word[4];
     for (int i = 0; i < 4; i++) word[i] = from[2 * i] | (uint32_t)from[2 * i + 1] << 16;
     return make_uint4(word[0], word[1], word[2], word[3]);
-}
-
-template <int SOURCE>
-static __device__ __forceinline__ uint32_t activated(uint32_t two, uint32_t of_dy) {
-    const float2 x = ls_cuda_wide_two(two), dy = ls_cuda_wide_two(of_dy);
-    float slope[2];
-    const float low = ls_cuda_activate_at(LS_ACT_GELU_TANH, x.x, &slope[0]);
-    const float high = ls_cuda_activate_at(LS_ACT_GELU_TANH, x.y, &slope[1]);
-    return SOURCE == ACTIVATED ? ls_cuda_narrow_two(low, high)
-                               : ls_cuda_narrow_two(dy.x * slope[0], dy.y * slope[1]);
-}
-
-template <int SOURCE>
-static __device__ __forceinline__ uint4 load(const cast_job &job, int64_t row, int64_t column) {
-    const uint4 x = load_eight(job.x + row * job.stride + column, job.aligned);
-    if (SOURCE == PLAIN) return x;
-    uint4 dy = make_uint4(0, 0, 0, 0);
-    if (SOURCE == SLOPES) dy = load_eight(job.dy + row * job.dy_stride + column, job.aligned);
-    return make_uint4(activated<SOURCE>(x.x, dy.x), activated<SOURCE>(x.y, dy.y),
-                      activated<SOURCE>(x.z, dy.z), activated<SOURCE>(x.w, dy.w));
 }
 
 static __device__ __forceinline__ uint32_t larger_two(uint32_t a, uint32_t b) {
@@ -76,15 +50,14 @@ static __device__ uint32_t largest_of_block(uint32_t largest) {
 }
 
 /* Of bf16 without their signs the larger number has the larger bits, and NaN has the largest. */
-template <int SOURCE> static __global__ void __launch_bounds__(THREADS) find_largest(cast_job job) {
-    const bool whole = job.stride == job.width && (SOURCE != SLOPES || job.dy_stride == job.width);
+static __global__ void __launch_bounds__(THREADS) find_largest(cast_job job) {
     const uint32_t across = (uint32_t)(job.width / WIDE);
     const int64_t count = job.rows * across, step = (int64_t)gridDim.x * THREADS;
     uint32_t largest = 0;
 #pragma unroll 4
     for (int64_t i = count - 1 - ((int64_t)blockIdx.x * THREADS + threadIdx.x); i >= 0; i -= step) {
-        const int64_t row = whole ? 0 : i / across;
-        const uint4 x = load<SOURCE>(job, row, (i - row * across) * WIDE);
+        const int64_t row = job.stride == job.width ? 0 : i / across;
+        const uint4 x = load(job, row, (i - row * across) * WIDE);
         largest = larger_two(larger_two(larger_two(larger_two(largest, x.x), x.y), x.z), x.w);
     }
     largest = largest_of_block(max(largest & 0xffffu, largest >> 16));
@@ -148,7 +121,7 @@ static __device__ __forceinline__ int place_of(int column, int group) {
     return column * GROUPS + (((group / 4) ^ (column / WIDE & 7)) * 4 + group % 4);
 }
 
-template <int SOURCE, bool E5M2, bool SUMS>
+template <bool E5M2, bool SUMS>
 static __global__ void __launch_bounds__(THREADS) cast_tile(cast_job job) {
     __shared__ __align__(16) uint32_t tile[TILE * GROUPS];
     const int64_t row0 = (int64_t)blockIdx.y * TILE, column0 = (int64_t)blockIdx.x * TILE;
@@ -171,7 +144,7 @@ static __global__ void __launch_bounds__(THREADS) cast_tile(cast_job job) {
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
             float x[WIDE];
-            widen(load<SOURCE>(job, row + i, column), x);
+            widen(load(job, row + i, column), x);
             for (int j = 0; SUMS && j < WIDE; j++) sums[j] += x[j];
             low[i] = four_codes<E5M2>(x, scale);
             high[i] = four_codes<E5M2>(x + 4, scale);
@@ -205,78 +178,35 @@ static int blocks_for(const ls_tensor *x) {
     return most < 1 ? 1 : (int)most;
 }
 
-/* The node's cast, of `x` (and `dy`) instead of its operand. */
-template <int SOURCE>
-static void cast_from(const ls_run *run, const ls_node *node, const ls_tensor *x,
-                      const ls_tensor *dy) {
+static void cast(const ls_run *run, const ls_node *node) {
+    const ls_tensor *x = node->in[0];
     const ls_tensor *codes = node->out[1] != NULL ? node->out[1] : node->out[2];
     cast_job job = {};
-    int64_t rows, width;
     job.x = (const uint16_t *)ls_data(x);
-    job.dy = (const uint16_t *)ls_data_or_null(dy);
     ls_rows(x, &job.rows, &job.width, &job.stride);
-    if (dy != NULL) ls_rows(dy, &rows, &width, &job.dy_stride);
-    job.aligned = ((uintptr_t)job.x | (uintptr_t)job.dy) % 16 == 0 &&
-                  (job.stride | job.dy_stride) % WIDE == 0;
+    job.aligned = (uintptr_t)job.x % 16 == 0 && job.stride % WIDE == 0;
     job.largest = (uint32_t *)run->workspace;
     job.blocks = blocks_for(x);
     job.codes = (uint8_t *)ls_data_or_null(node->out[1]);
     job.turned = (uint8_t *)ls_data_or_null(node->out[2]);
     job.factor = ls_cuda_floats(node->out[0]);
+    /* a bias is there with gradients, which are e5m2 */
     if (node->in[1] != NULL) job.sums = (float *)(job.largest + BLOCKS_MAX);
     cudaStream_t stream = ls_cuda_of(run)->stream;
-    find_largest<SOURCE><<<job.blocks, THREADS, 0, stream>>>(job);
+    find_largest<<<job.blocks, THREADS, 0, stream>>>(job);
     ls_cuda_launched(run, "finding the largest value");
     const dim3 tiles((unsigned)((job.width + TILE - 1) / TILE),
                      (unsigned)((job.rows + TILE - 1) / TILE));
-    if (codes->type != LS_E5M2)
-        cast_tile<SOURCE, false, false><<<tiles, THREADS, 0, stream>>>(job);
-    else if (job.sums == NULL)
-        cast_tile<SOURCE, true, false><<<tiles, THREADS, 0, stream>>>(job);
-    else /* a bias is there with gradients alone */
-        cast_tile<SOURCE, true, true><<<tiles, THREADS, 0, stream>>>(job);
+    if (job.sums != NULL)
+        cast_tile<true, true><<<tiles, THREADS, 0, stream>>>(job);
+    else if (codes->type == LS_E5M2)
+        cast_tile<true, false><<<tiles, THREADS, 0, stream>>>(job);
+    else
+        cast_tile<false, false><<<tiles, THREADS, 0, stream>>>(job);
     ls_cuda_launched(run, "casting to fp8");
     if (job.sums != NULL)
         ls_cuda_add_vectors(ls_cuda_of(run), job.sums, tiles.y, job.width,
                             (float *)ls_param_gradient(run, node->in[1]));
-}
-
-static void cast(const ls_run *run, const ls_node *node) {
-    cast_from<PLAIN>(run, node, node->in[0], NULL);
-}
-
-/* ---- of an activation, or of its gradient ---- */
-
-/* Where it is another than GELU by tanh, it is written by its own kernel, and cast. */
-static bool is_gelu(const ls_node *node) {
-    const ls_activate_attributes *about = (const ls_activate_attributes *)node->attributes;
-    int64_t rows, width, stride;
-    bool in_rows = true;
-    for (int i = 0; i < node->in_count; i++)
-        in_rows = in_rows && ls_rows(node->in[i], &rows, &width, &stride);
-    return in_rows && about->kind == LS_ACT_GELU_TANH && !about->gated;
-}
-
-static void written_first(const ls_run *run, const ls_node *node, const char *name) {
-    const ls_device *device = &ls_cuda_of(run)->device;
-    device->kernel(device, name)->by_type[LS_BF16](run, &node->parts[0]);
-    cast(run, &node->parts[1]);
-}
-
-static void activate_cast(const ls_run *run, const ls_node *node) {
-    const ls_node *first = &node->parts[0];
-    if (is_gelu(first))
-        cast_from<ACTIVATED>(run, &node->parts[1], first->in[0], NULL);
-    else
-        written_first(run, node, "activate");
-}
-
-static void activate_grad_cast(const ls_run *run, const ls_node *node) {
-    const ls_node *first = &node->parts[0];
-    if (is_gelu(first))
-        cast_from<SLOPES>(run, &node->parts[1], first->in[0], first->in[1]);
-    else
-        written_first(run, node, "activate_grad");
 }
 
 static size_t cast_workspace(const ls_node *node, int threads) {
@@ -284,10 +214,6 @@ static size_t cast_workspace(const ls_node *node, int threads) {
     ls_rows(node->in[0], &rows, &width, &stride);
     const size_t sums = node->in[1] == NULL ? 0 : (size_t)((rows + TILE - 1) / TILE * width);
     return BLOCKS_MAX * sizeof(uint32_t) + sums * sizeof(float);
-}
-
-static size_t second_workspace(const ls_node *node, int threads) {
-    return cast_workspace(&node->parts[1], threads);
 }
 
 /* ---- products ---- */
@@ -332,8 +258,6 @@ static void weight_grad(const ls_run *run, const ls_node *node) {
 LS_CUDA_DECLARE_TABLE(fp8);
 const ls_kernel LS_CUDA_TABLE(fp8)[] = {
     {"fp8_cast", {NULL, NULL, cast}, cast_workspace},
-    {"activate+fp8_cast", {NULL, NULL, activate_cast}, second_workspace},
-    {"activate_grad+fp8_cast", {NULL, NULL, activate_grad_cast}, second_workspace},
     {"linear_fp8", {NULL, NULL, result}, result_workspace},
     {"linear_fp8_input_grad", {NULL, NULL, result}, NULL},
     {"linear_fp8_weight_grad", {NULL, NULL, weight_grad}, NULL},
