@@ -74,9 +74,10 @@ static bool look_around(const ls_ctx *ctx, ls_ranks *ranks, watch *w, double lim
     w->looked = now;
     const ls_rank_result seen =
         transport == NULL ? LS_RANK_DONE : transport->watch(transport, &out->gone, &out->told);
-    if (seen == LS_RANK_TOLD) return out->result = seen, true;
+    if (seen == LS_RANK_TOLD) return out->result = (int)seen, true;
     if (w->odd == 0 && (failed || seen == LS_RANK_LOST)) w->odd = now;
-    if (seen == LS_RANK_LOST && (failed || now - w->odd > second)) return out->result = seen, true;
+    if (seen == LS_RANK_LOST && (failed || now - w->odd > second))
+        return out->result = (int)seen, true;
     if (failed) return transport == NULL || now - w->odd > second / 2;
     if (now - w->begun > limit) return out->result = LS_RANK_LATE, true;
     if (ctx->stop != NULL && *ctx->stop != 0 && w->asked == 0) w->asked = now;
