@@ -14,6 +14,8 @@ enum { DATA = 1, FAILURE = 2, PIECE = 1 << 30 };
 typedef struct mpi_transport {
     ls_transport transport;
     MPI_Comm all;
+    int rank;
+    int stuck; /* a message that nobody waits for any more is on its way still */
 } mpi_transport;
 
 static double now(void) {
@@ -32,6 +34,27 @@ static int take_failure(MPI_Comm all, ls_rank_failure *told) {
                     MPI_STATUS_IGNORE) == MPI_SUCCESS;
 }
 
+/* More than there is room for is cut by MPI, and is no death. */
+static ls_rank_result judge(int code, const MPI_Status *received) {
+    int kind = MPI_SUCCESS;
+    if (code == MPI_ERR_IN_STATUS) code = received->MPI_ERROR;
+    MPI_Error_class(code, &kind);
+    return kind == MPI_ERR_TRUNCATE ? LS_RANK_ASTRAY : LS_RANK_LOST;
+}
+
+/* Of an exchange that has failed. Its caller gives the memory back, so nothing may arrive there or
+ * be read from there later: a message that has not begun is taken back, others get a moment. */
+static void abandon(mpi_transport *t, MPI_Request both[2]) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const double until = now() + 1;
+    int done = 0;
+    if (both[0] != MPI_REQUEST_NULL) MPI_Cancel(&both[0]);
+    while (MPI_Testall(2, both, &done, MPI_STATUSES_IGNORE) == MPI_SUCCESS && !done &&
+           now() < until)
+        nanosleep(&pause, NULL);
+    t->stuck |= !done;
+}
+
 /* Waits for both, giving the core back after a short while. */
 static ls_rank_result wait_for(mpi_transport *t, const ls_rank_wait *wait, MPI_Request both[2],
                                MPI_Status states[2], ls_rank_failure *told) {
@@ -39,7 +62,8 @@ static ls_rank_result wait_for(mpi_transport *t, const ls_rank_wait *wait, MPI_R
     double asked = 0;
     for (long turn = 0;; turn++) {
         int done = 0;
-        if (MPI_Testall(2, both, &done, states) != MPI_SUCCESS) return LS_RANK_LOST;
+        const int code = MPI_Testall(2, both, &done, states);
+        if (code != MPI_SUCCESS) return judge(code, &states[0]);
         if (done) return LS_RANK_DONE;
         if (turn < 200) continue;
         const struct timespec pause = {.tv_nsec = turn < 2000 ? 20000 : 200000};
@@ -64,13 +88,15 @@ static ls_rank_result exchange(ls_transport *transport, const ls_rank_wait *wait
         const int out_now = (int)(out < PIECE ? out : PIECE),
                   in_now = (int)(in < PIECE ? in : PIECE);
         int came = 0;
-        if ((in_now > 0 && MPI_Irecv((char *)receive + done, in_now, MPI_BYTE, with, DATA, t->all,
-                                     &both[0]) != MPI_SUCCESS) ||
-            (out_now > 0 && MPI_Isend((const char *)send + done, out_now, MPI_BYTE, with, DATA,
-                                      t->all, &both[1]) != MPI_SUCCESS))
-            return LS_RANK_LOST;
-        const ls_rank_result result = wait_for(t, wait, both, states, told);
-        if (result != LS_RANK_DONE) return result;
+        const int begun = (in_now == 0 || MPI_Irecv((char *)receive + done, in_now, MPI_BYTE, with,
+                                                    DATA, t->all, &both[0]) == MPI_SUCCESS) &&
+                          (out_now == 0 || MPI_Isend((const char *)send + done, out_now, MPI_BYTE,
+                                                     with, DATA, t->all, &both[1]) == MPI_SUCCESS);
+        const ls_rank_result result = begun ? wait_for(t, wait, both, states, told) : LS_RANK_LOST;
+        if (result != LS_RANK_DONE) {
+            abandon(t, both);
+            return result;
+        }
         if (in_now > 0 &&
             (MPI_Get_count(&states[0], MPI_BYTE, &came) != MPI_SUCCESS || came != in_now))
             return LS_RANK_ASTRAY;
@@ -90,6 +116,12 @@ static void tell(ls_transport *transport, int rank, const ls_rank_failure *failu
     static ls_rank_failure kept; /* must outlive the call; the same for all */
     MPI_Request request;
     int done = 0;
+    if (t->stuck) { /* any call may move that message on: said here, and close_mpi ends all */
+        if (t->rank > 0 && kept.message[0] == '\0' && failure->message[0] != '\0')
+            fprintf(stderr, "longshot: rank %d: %s\n", t->rank, failure->message);
+        kept = *failure;
+        return;
+    }
     kept = *failure;
     if (MPI_Isend(&kept, sizeof kept, MPI_BYTE, rank, FAILURE, t->all, &request) == MPI_SUCCESS)
         MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -99,6 +131,7 @@ static void tell(ls_transport *transport, int rank, const ls_rank_failure *failu
  * it; then the launcher ends what is left. */
 static void close_mpi(ls_transport *transport, int failed) {
     mpi_transport *t = (mpi_transport *)transport;
+    if (t->stuck) MPI_Abort(t->all, 4); /* mpirun names this rank and ends all */
     if (failed) {
         const struct timespec pause = {.tv_nsec = 50000000};
         int there;
@@ -131,8 +164,12 @@ ls_transport *ls_transport_plugin_open(const char *build, int *rank, int *size, 
     t->transport = functions;
     t->transport.any_thread = level >= MPI_THREAD_SERIALIZED;
     t->all = MPI_COMM_WORLD;
-    MPI_Comm_set_errhandler(t->all, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(t->all, rank);
-    MPI_Comm_size(t->all, size);
-    return &t->transport;
+    if (MPI_Comm_set_errhandler(t->all, MPI_ERRORS_RETURN) == MPI_SUCCESS &&
+        MPI_Comm_rank(t->all, rank) == MPI_SUCCESS && MPI_Comm_size(t->all, size) == MPI_SUCCESS) {
+        t->rank = *rank;
+        return &t->transport;
+    }
+    snprintf(why, bytes, "MPI does not say which rank this is");
+    free(t);
+    return NULL;
 }
