@@ -79,6 +79,10 @@ STAND_IN_DEVICES=1 falls_back "Duplicate GPU detected"
 STAND_IN_NCCL=version=2804 falls_back "NCCL 2.8.4 is too old: 2.18 or later"
 STAND_IN_NCCL=version=21705 falls_back "NCCL 2.17.5 is too old"
 LONGSHOT_NCCL=$scratch/nowhere.so falls_back "nowhere.so is no whole path"
+mkdir open # anybody may put another link there
+chmod 777 open
+ln -s "$scratch/libnccl.so.2" open/libnccl.so.2
+LONGSHOT_NCCL=$scratch/open/libnccl.so.2 falls_back "is no whole path of a file that only its owner may write"
 LONGSHOT_NCCL=libnccl.so.2 falls_back "LONGSHOT_NCCL=libnccl.so.2 is no whole path"
 LONGSHOT_NCCL=$scratch/lib/liblongshot-cuda.so falls_back "does not say its version"
 for call in ncclGetVersion ncclGetUniqueId ncclCommInitRankConfig ncclCommGetAsyncError async \

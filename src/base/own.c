@@ -60,11 +60,18 @@ static bool owned(const char *path) {
     return own != NULL && stat(own, &program) == 0 && it.st_uid == program.st_uid;
 }
 
+/* Of the name itself, which may be a link: who may write there could put another in its place. */
+static bool folder_owned(const char *path) {
+    char folder[PATH_MAX];
+    if ((size_t)snprintf(folder, sizeof folder, "%s", path) >= sizeof folder) return false;
+    cut_last(folder);
+    return owned(folder[0] == '\0' ? "/" : folder);
+}
+
 bool ls_own_trusted(const char *path) {
     char real[PATH_MAX];
-    if (path[0] != '/' || !resolved(path, real, sizeof real) || !owned(real)) return false;
-    cut_last(real);
-    return owned(real[0] == '\0' ? "/" : real);
+    return path[0] == '/' && resolved(path, real, sizeof real) && owned(real) &&
+           folder_owned(real) && folder_owned(path);
 }
 
 #ifdef LS_WHEEL

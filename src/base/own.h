@@ -16,8 +16,8 @@ bool ls_own_folder(char *out, size_t bytes);
 bool ls_own_path(char *out, size_t bytes, const char *place, const char *name);
 
 /* Whether something lies at this absolute path that nobody else could have put there: it and its
- * folder belong to root, to the user, or to the owner of the program, and are not writable for
- * all. */
+ * folder, and the folder of a link to it, belong to root, to the user, or to the owner of the
+ * program, and are not writable for all. */
 bool ls_own_trusted(const char *path);
 
 /* Finds a plug-in: beside the program or library, in lib/ there or next to it, or where it was
