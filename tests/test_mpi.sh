@@ -36,6 +36,16 @@ once "3 ranks cannot share train.shards=8 evenly"
 ! $mpirun -n 1 "$program" train $small out=x : -n 1 "$program" train $small train.lr=0.5 out=x >out 2>err ||
     fail "two recipes were taken"
 once "rank 1 has another recipe than rank 0"
+# another version
+version=$("$program" --version | sed 's/.* //')
+mkdir -p older/lib
+LC_ALL=C sed "s/$version/$(echo "$version" | tr 0-9 1-90)/g" "$program" >older/longshot
+chmod 755 older older/lib older/longshot
+cp "$(dirname "$program")/lib/liblongshot-mpi.so" older/lib
+[ "$(older/longshot --version)" != "longshot $version" ] || fail "there is no other version to try"
+! $mpirun -n 1 "$program" train $small out=x : -n 1 older/longshot train $small out=x >out 2>err ||
+    fail "two versions were taken"
+once "rank 1 has another version of longshot than rank 0"
 # a killed rank ends the job, and the same command goes on
 long="$small train.steps=200 train.checkpoint_every=20 train.log_every=5"
 "$program" train $long out=k1 --quiet >/dev/null

@@ -148,7 +148,7 @@ END
         fail "another version was not answered"
     wait_ranks
     [ "$codes" = 2 ] || fail "another version gave $codes"
-    said "rank 1 is another version of longshot than rank 0"
+    said "rank 1 has another version of longshot than rank 0"
     # what rank 1 says first, said again by one that is no rank at all
     rm -f rank.*
     ranks_port=$((ranks_port + 1))

@@ -71,6 +71,18 @@ static ls_status read_place(ls_ctx *ctx, ls_launch *out) {
     return LS_OK;
 }
 
+/* A number without a count is no launcher's, but for a batch script of Slurm, which is number 0. A
+ * count alone may stand in a script's environment for the processes that it starts. */
+static ls_status check_halves(ls_ctx *ctx) {
+    for (int i = 0; i < LAUNCHERS - 1; i++) {
+        const char *rank = launchers[i][0], *size = launchers[i][1];
+        if (look_up(rank) != NULL && look_up(size) == NULL)
+            return LS_FAIL(ctx, LS_EUSE, "%s=%.40s without %s: a launcher sets both", rank,
+                           look_up(rank), size);
+    }
+    return LS_OK;
+}
+
 ls_status ls__launch_read(ls_ctx *ctx, ls_launch *out) {
     *out = (ls_launch){0};
     for (size_t i = sizeof locals / sizeof locals[0]; i-- > 0;)
@@ -89,7 +101,7 @@ ls_status ls__launch_read(ls_ctx *ctx, ls_launch *out) {
         out->mpi = i > 0 && look_up("MASTER_ADDR") == NULL;
         return out->mpi ? LS_OK : read_place(ctx, out);
     }
-    return LS_OK;
+    return check_halves(ctx);
 }
 
 void ls_ranks_forget_launch(void) {

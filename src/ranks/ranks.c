@@ -5,10 +5,19 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "ranks/ranks_internal.h"
 
+#ifndef LS_VERSION
+#define LS_VERSION "0"
+#endif
+
 enum { WAIT_DEFAULT = 600 };
+
+uint64_t ls__ranks_version(void) {
+    return ls_hash(LS_VERSION, strlen(LS_VERSION));
+}
 
 ls_ranks ls_ranks_alone(void) {
     return ls_ranks_imagined(0, 1);
@@ -83,7 +92,8 @@ ls_status ls_ranks_join(ls_ctx *ctx, ls_ranks *out) {
     out->rank = launch.rank; /* MPI may number them otherwise */
     if (told.message[0] != '\0') return pass_on(ctx, out, &told);
     out->failure = told;
-    return status;
+    LS_TRY(status);
+    return ls_ranks_compare(ctx, out, ls__ranks_version(), "another version of longshot");
 }
 
 void ls_ranks_leave(ls_ctx *ctx, ls_ranks *ranks, ls_status status) {
@@ -132,8 +142,9 @@ ls_status ls__ranks_judge(ls_ctx *ctx, ls_ranks *ranks, int with, ls_rank_result
         snprintf(how, sizeof how, "has not answered for %g seconds (LONGSHOT_RANK_WAIT)",
                  ranks->limit);
         return miss(ctx, ranks, with, LS_ERANK, how);
-    case LS_RANK_ASTRAY:
-        return miss(ctx, ranks, with, LS_ERANK, "sends what does not belong here");
+    case LS_RANK_ASTRAY: /* it is there, and hears of it */
+        return LS_FAIL(ctx, LS_ERANK, "rank %d of %d sends what does not belong here", with,
+                       ranks->size);
     case LS_RANK_LOST:
         break;
     }
@@ -154,6 +165,23 @@ ls_status ls_ranks_exchange(ls_ctx *ctx, ls_ranks *ranks, int with, const void *
     ranks->seconds += ls_clock() - begun;
     ranks->bytes += send_bytes;
     return ls__ranks_judge(ctx, ranks, with, result, &told);
+}
+
+ls_status ls_ranks_send(ls_ctx *ctx, ls_ranks *ranks, int to, const void *bytes, size_t length) {
+    const uint64_t number = length;
+    LS_TRY(ls_ranks_exchange(ctx, ranks, to, &number, sizeof number, NULL, 0));
+    return ls_ranks_exchange(ctx, ranks, to, bytes, length, NULL, 0);
+}
+
+ls_status ls_ranks_expect(ls_ctx *ctx, ls_ranks *ranks, int from, const char *what, size_t most,
+                          size_t *length) {
+    uint64_t number = 0;
+    LS_TRY(ls_ranks_exchange(ctx, ranks, from, NULL, 0, &number, sizeof number));
+    if (number > most)
+        return LS_FAIL(ctx, LS_ERANK, "rank %d sends %llu bytes of %s: there are %zu at most", from,
+                       (unsigned long long)number, what, most);
+    *length = (size_t)number;
+    return LS_OK;
 }
 
 /* Along a tree: in round k the first 2^k ranks have the bytes. */

@@ -47,6 +47,11 @@ void ls_ranks_describe(char *out, size_t bytes);
  * sentence with the rank that is gone or late; where another rank has failed, its code and sentence. */
 ls_status ls_ranks_exchange(ls_ctx *ctx, ls_ranks *ranks, int with, const void *send,
                             size_t send_bytes, void *receive, size_t receive_bytes);
+/* Bytes whose number the other does not know, sent after it; and that number received, of which the
+ * bytes follow in an exchange. More than `most` is LS_ERANK: "rank 2 sends 9 bytes of WHAT". */
+ls_status ls_ranks_send(ls_ctx *ctx, ls_ranks *ranks, int to, const void *bytes, size_t length);
+ls_status ls_ranks_expect(ls_ctx *ctx, ls_ranks *ranks, int from, const char *what, size_t most,
+                          size_t *length);
 /* Rank 0's bytes to all. */
 ls_status ls_ranks_broadcast(ls_ctx *ctx, ls_ranks *ranks, void *bytes, size_t length);
 /* all[size][each], of which every rank has written its own: all have all. The number of ranks is a

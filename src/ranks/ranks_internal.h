@@ -16,6 +16,9 @@ typedef struct ls_launch {
 } ls_launch;
 ls_status ls__launch_read(ls_ctx *ctx, ls_launch *out);
 
+/* Of the program's version: ranks of two of them may disagree on anything. */
+uint64_t ls__ranks_version(void);
+
 /* A failure of this rank as it tells others; and one that was told, checked and in words: it may be
  * anything that came over a wire. */
 ls_rank_failure ls__failure_of(const ls_ctx *ctx, int rank, ls_status status);

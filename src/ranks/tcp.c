@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -227,12 +228,23 @@ static void close_links(ls_transport *transport, int failed) {
     ls_free(ctx, tcp);
 }
 
+/* A rank has a socket for each other. The usual limit of files is that of programs with few. */
+static void make_room(int size) {
+    enum { BESIDE = 64 }; /* files of the program itself */
+    const rlim_t wanted = (rlim_t)size + BESIDE;
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted) return;
+    files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
+    setrlimit(RLIMIT_NOFILE, &files); /* else a socket that is not to be had is told of */
+}
+
 ls_status ls__tcp_open(ls_ctx *ctx, const ls_launch *launch, const ls_rank_wait *wait,
                        ls_rank_failure *told, ls_transport **out) {
     const ls_transport functions = {"sockets", 1, exchange, watch_all, tell, close_links};
     ls_tcp *tcp = ls_new(ctx, 1, sizeof *tcp);
     *out = NULL;
     if (tcp == NULL) return LS_ENOMEM;
+    make_room(launch->size);
     *tcp = (ls_tcp){functions, ctx, launch->rank, 0, NULL, NULL};
     tcp->links = ls_new(ctx, (size_t)launch->size, sizeof *tcp->links);
     tcp->begun = ls_new(ctx, (size_t)launch->size, sizeof *tcp->begun);

@@ -1,6 +1,7 @@
 /* The door of a rank on sockets: it listens, calls others, and looks at who calls. Whoever does not
  * know the job is sent away without a word. */
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,10 +14,6 @@
 #include "base/file.h"
 #include "ranks/tcp_meet.h"
 
-#ifndef LS_VERSION
-#define LS_VERSION "0"
-#endif
-
 static const char magic[16] = "longshot ranks 1";
 
 /* What a rank says first. */
@@ -25,10 +22,6 @@ typedef struct hello {
     uint64_t job, version;
     uint32_t rank, size, port, reserved; /* port 0: it could not listen, and says why next */
 } hello;
-
-static uint64_t version_hash(void) {
-    return ls_hash(LS_VERSION, strlen(LS_VERSION));
-}
 
 static void settle_socket(int fd) {
     const int on = 1, idle = 30;
@@ -52,6 +45,7 @@ static ls_status listen_at(ls_meeting *m, const struct sockaddr *address, sockle
                        m->tcp->rank == 0 ? m->launch->port : "", strerror(why));
     }
     m->listener = fd;
+    m->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return LS_OK;
 }
 
@@ -86,7 +80,16 @@ ls_status ls__meet_listen(ls_meeting *m) {
     return listen_at(m, (struct sockaddr *)&here, length);
 }
 
-/* -1: not now. */
+/* What waiting does not mend: errno says whether a socket is not to be had on this machine. */
+static ls_status check_sockets(const ls_meeting *m, int why) {
+    if (why != EMFILE && why != ENFILE && why != ENOMEM && why != ENOBUFS) return LS_OK;
+    return LS_FAIL(m->tcp->ctx, LS_EIO,
+                   "rank %d of %d gets no more sockets: %s (ulimit -n; a rank has one for each "
+                   "other)",
+                   m->tcp->rank, m->tcp->size, strerror(why));
+}
+
+/* -1: not now, and errno says why. */
 static int try_connect(const struct sockaddr *address, socklen_t length) {
     const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct pollfd at = {.fd = fd, .events = POLLOUT};
@@ -98,6 +101,7 @@ static int try_connect(const struct sockaddr *address, socklen_t length) {
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &bytes) == 0 && failed == 0)
         return fd;
     close(fd);
+    errno = ECONNREFUSED;
     return -1;
 }
 
@@ -127,19 +131,22 @@ static socklen_t address_of(const ls_rank_place *from, struct sockaddr_storage *
 ls_status ls__meet_reach(ls_meeting *m, int rank) {
     struct addrinfo *found = NULL;
     struct sockaddr_storage there;
-    int fd;
+    int fd, why;
     if (rank == 0) {
         LS_TRY(find_host(m, &found));
         fd = call_first(found);
+        why = errno;
         freeaddrinfo(found);
     } else {
         const socklen_t length = address_of(&m->places[rank], &there);
         fd = try_connect((struct sockaddr *)&there, length);
+        why = errno;
     }
-    if (fd >= 0)
-        settle_link(m, rank, fd);
-    else
+    if (fd < 0) {
         poll(NULL, 0, LS_MEET_LOOK);
+        return check_sockets(m, why);
+    }
+    settle_link(m, rank, fd);
     return LS_OK;
 }
 
@@ -164,7 +171,7 @@ static uint16_t own_port(const ls_meeting *m) {
 
 ls_status ls__meet_greet(ls_meeting *m, int rank) {
     hello ours = {.job = m->launch->job,
-                  .version = version_hash(),
+                  .version = ls__ranks_version(),
                   .rank = (uint32_t)m->tcp->rank,
                   .size = (uint32_t)m->tcp->size,
                   .port = own_port(m)};
@@ -187,10 +194,9 @@ static void note_place(const struct sockaddr_storage *from, uint16_t port, ls_ra
 static ls_status check_hello(const ls_meeting *m, const hello *theirs) {
     const ls_tcp *tcp = m->tcp;
     const int number = (int)theirs->rank;
-    if (theirs->version != version_hash())
-        return LS_FAIL(tcp->ctx, LS_EUSE,
-                       "rank %d is another version of longshot than rank %d, " LS_VERSION, number,
-                       tcp->rank);
+    if (theirs->version != ls__ranks_version())
+        return LS_FAIL(tcp->ctx, LS_EUSE, "rank %d has another version of longshot than rank %d",
+                       number, tcp->rank);
     if (theirs->size != (uint32_t)tcp->size)
         return LS_FAIL(tcp->ctx, LS_EUSE, "rank %d was started as one of %u, rank %d as one of %d",
                        number, theirs->size, tcp->rank, tcp->size);
@@ -208,7 +214,7 @@ ls_status ls__meet_accept(ls_meeting *m, int *rank) {
     *rank = 0;
     const int fd =
         accept4(m->listener, (struct sockaddr *)&from, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return LS_OK;
+    if (fd < 0) return check_sockets(m, errno);
     if (!ls__tcp_read(fd, &theirs, sizeof theirs, LS_HELLO_SECONDS) ||
         memcmp(theirs.magic, magic, sizeof magic) != 0 || theirs.job != m->launch->job ||
         theirs.rank <= (uint32_t)m->tcp->rank || theirs.rank >= LS_RANKS_MAX) {

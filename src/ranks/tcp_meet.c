@@ -120,6 +120,11 @@ static ls_status link_all(ls_meeting *m) {
     return LS_OK;
 }
 
+static void give_spare(ls_meeting *m) {
+    if (m->spare >= 0) close(m->spare);
+    m->spare = -1;
+}
+
 /* All that have come have heard how it ends. Those that come in the next seconds hear it too, lest
  * they wait for a rank 0 that is gone. */
 static void tell_late(ls_meeting *m, ls_status status) {
@@ -127,15 +132,19 @@ static void tell_late(ls_meeting *m, ls_status status) {
     const ls_rank_failure word = ls__failure_of(tcp->ctx, 0, status);
     const double until = ls_clock() + LATE_SECONDS;
     int missing = 0;
+    give_spare(m);
     for (int i = 1; i < tcp->size; i++) missing += tcp->links[i] < 0;
     while (missing > 0 && m->listener >= 0 && ls_clock() < until &&
            (m->wait->stop == NULL || *m->wait->stop == 0)) {
         struct pollfd at = {.fd = m->listener, .events = POLLIN};
         int rank = 0;
         if (poll(&at, 1, LS_MEET_LOOK) <= 0) continue;
-        if (ls__meet_accept(m, &rank) == LS_OK && rank > 0 &&
-            send_word(m, rank, &word, sizeof word))
-            missing--;
+        const ls_status came = ls__meet_accept(m, &rank);
+        if (came == LS_EIO) return; /* there is no socket for anybody */
+        if (came != LS_OK || rank == 0) continue;
+        missing -= send_word(m, rank, &word, sizeof word);
+        close(tcp->links[rank]); /* for the next one */
+        tcp->links[rank] = -1;
     }
 }
 
@@ -226,6 +235,7 @@ ls_status ls__tcp_meet(ls_tcp *tcp, const ls_launch *launch, const ls_rank_wait 
                     .wait = wait,
                     .until = ls_clock() + wait->limit,
                     .listener = -1,
+                    .spare = -1,
                     .told = told};
     ls_status status = LS_ENOMEM;
     m.places = ls_new(tcp->ctx, (size_t)tcp->size, sizeof *m.places);
@@ -233,6 +243,7 @@ ls_status ls__tcp_meet(ls_tcp *tcp, const ls_launch *launch, const ls_rank_wait 
     if (m.places != NULL && m.ready != NULL)
         status = tcp->rank == 0 ? meet_first(&m) : meet_others(&m);
     if (m.listener >= 0) close(m.listener);
+    give_spare(&m);
     ls_free(tcp->ctx, m.places);
     ls_free(tcp->ctx, m.ready);
     return status;

@@ -18,6 +18,7 @@ typedef struct ls_meeting {
     const ls_rank_wait *wait;
     double until;
     int listener;          /* -1: none */
+    int spare;             /* keeps a place free for those who are to hear that there is none */
     ls_rank_place *places; /* [size] */
     bool *ready;           /* [size]: rank 0 has heard that they are linked with all others */
     int words;             /* heard from rank 0: that all have come, and that all are linked */

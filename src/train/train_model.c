@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/file.h"
 #include "train/objective.h"
 #include "train/train.h"
 #include "train/validation.h"
@@ -229,8 +230,11 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     ls_train_job whole = *job;
     LS_TRY(check_context(ctx, model, job));
     LS_TRY(try_draw(ctx, model->config, settings, &whole));
-    if (job->ranks != NULL && !ctx->rehearsal) /* before anything that depends on them is shared */
-        LS_TRY(ls_ranks_compare(ctx, job->ranks, job->source.identity, "other data"));
+    if (job->ranks != NULL &&
+        !ctx->rehearsal) { /* before anything that depends on them is shared */
+        const uint64_t data[] = {job->source.identity, job->validation_source.identity};
+        LS_TRY(ls_ranks_compare(ctx, job->ranks, ls_hash(data, sizeof data), "other data"));
+    }
     const ls_optimizer_settings optimizer = ls_train_optimizer(settings);
     LS_TRY(ls_optimizer_new_among(ctx, model->store, &optimizer, job->ranks, &whole.optimizer));
     ls_status status = record_programs(ctx, model, &how, options, &whole);

@@ -226,22 +226,22 @@ static ls_status kept_shards(ls_training *t, int64_t *out) {
     return LS_OK;
 }
 
-/* Where train.shards is not given: as the run began, or as ranks begin one. Rank 0 decides. */
+/* Where train.shards is not given: as the run began, or as ranks begin one. Rank 0 decides, and
+ * says so in any case: another may have been given it alone, and recipes are compared later. */
 static ls_status settle_shards(ls_training *t) {
     enum { USUAL = 8 };
     ls_train_settings *train = &t->settings.train;
     const bool launched = t->ranks != NULL && (t->ranks->launched || t->ranks->size > 1);
-    int64_t shards = 0;
-    if (ls_settings_get(t->given, "train.shards") != NULL)
-        return ls_leaves_check(t->ctx, train->shards, train->context, t->ranks);
-    if (is_first(t)) LS_TRY(kept_shards(t, &shards));
+    const bool given = ls_settings_get(t->given, "train.shards") != NULL;
+    int64_t shards = given ? train->shards : 0;
+    if (!given && is_first(t)) LS_TRY(kept_shards(t, &shards));
     if (shards == 0 && launched)
         for (shards = ls_max(1, USUAL / train->context);
              train->batch % (shards * train->accumulate) != 0 && shards > 1;)
             shards /= 2;
     if (t->ranks != NULL && t->ranks->transport != NULL)
         LS_TRY(ls_ranks_broadcast(t->ctx, t->ranks, &shards, sizeof shards));
-    if (shards > 0) train->shards = shards;
+    if (shards > 0 && !given) train->shards = shards;
     return ls_leaves_check(t->ctx, train->shards, train->context, t->ranks);
 }
 
