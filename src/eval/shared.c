@@ -67,13 +67,11 @@ static ls_status make_room(ls_shared *s, int64_t most) {
 }
 
 static ls_status receive(ls_shared *s) {
-    uint64_t count;
-    LS_TRY(ls_ranks_exchange(s->ctx, s->ranks, s->owner, NULL, 0, &count, sizeof count));
-    if (count > s->room)
-        return LS_FAIL(s->ctx, LS_ERANK, "rank %d sends more losses than its batch has", s->owner);
-    s->count = (size_t)count;
-    return ls_ranks_exchange(s->ctx, s->ranks, s->owner, NULL, 0, s->values,
-                             s->count * sizeof *s->values);
+    size_t bytes;
+    const size_t most = s->room * sizeof *s->values;
+    LS_TRY(ls_ranks_expect(s->ctx, s->ranks, s->owner, "its batch's losses", most, &bytes));
+    s->count = bytes / sizeof *s->values;
+    return ls_ranks_exchange(s->ctx, s->ranks, s->owner, NULL, 0, s->values, bytes);
 }
 
 ls_status ls_shared_begin(ls_shared *s, int64_t number, int64_t most, bool *wanted) {
@@ -116,9 +114,7 @@ ls_status ls_shared_losses(ls_shared *s, const int32_t *targets, double *losses,
 }
 
 ls_status ls_shared_end(ls_shared *s) {
-    const uint64_t count = s->count;
     if (s->ranks == NULL || s->ranks->rank == 0 || s->owner == 0) return LS_OK;
     if (s->ranks->rank != s->owner) return LS_OK;
-    LS_TRY(ls_ranks_exchange(s->ctx, s->ranks, 0, &count, sizeof count, NULL, 0));
-    return ls_ranks_exchange(s->ctx, s->ranks, 0, s->values, s->count * sizeof *s->values, NULL, 0);
+    return ls_ranks_send(s->ctx, s->ranks, 0, s->values, s->count * sizeof *s->values);
 }

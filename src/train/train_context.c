@@ -87,25 +87,20 @@ static ls_status pack(void *user, const void *bytes, size_t length) {
 
 static ls_status send_state(ls_loop *l, int to, const ls_state *state) {
     ls_context *c = &l->context;
-    const uint64_t length = ls_state_rows_length(state);
     if (l->ctx->rehearsal) /* counted, with caches as full as they may be */
         return ls_ranks_exchange(l->ctx, l->ranks, to, NULL, ls_state_length(state), NULL, 0);
     if (ls_state_put_rows(l->ctx, state, pack, &(packing){c->packet, c->packet_bytes}) != LS_OK)
         return LS_FAIL(l->ctx, LS_EBUG, "a state does not fit where states of its kind do");
-    LS_TRY(ls_ranks_exchange(l->ctx, l->ranks, to, &length, sizeof length, NULL, 0));
-    return ls_ranks_exchange(l->ctx, l->ranks, to, c->packet, (size_t)length, NULL, 0);
+    return ls_ranks_send(l->ctx, l->ranks, to, c->packet, ls_state_rows_length(state));
 }
 
 static ls_status receive_state(ls_loop *l, int from, ls_state *state) {
     ls_context *c = &l->context;
-    uint64_t length;
+    size_t length;
     if (l->ctx->rehearsal) return LS_OK;
-    LS_TRY(ls_ranks_exchange(l->ctx, l->ranks, from, NULL, 0, &length, sizeof length));
-    if (length > c->packet_bytes)
-        return LS_FAIL(l->ctx, LS_ERANK, "rank %d sends a state of %llu bytes, more than any has",
-                       from, (unsigned long long)length);
-    LS_TRY(ls_ranks_exchange(l->ctx, l->ranks, from, NULL, 0, c->packet, (size_t)length));
-    return ls_state_load_rows(l->ctx, state, c->packet, (size_t)length);
+    LS_TRY(ls_ranks_expect(l->ctx, l->ranks, from, "a state", c->packet_bytes, &length));
+    LS_TRY(ls_ranks_exchange(l->ctx, l->ranks, from, NULL, 0, c->packet, length));
+    return ls_state_load_rows(l->ctx, state, c->packet, length);
 }
 
 /* ---- parts ---- */

@@ -40,29 +40,29 @@ static ls_status append_bytes(void *user, const void *bytes, size_t length) {
     return ls_text_status(&to->text);
 }
 
-/* Bytes after their length. */
-static ls_status send_bytes(ls_loop *l, int to, const void *bytes, uint64_t length) {
-    LS_TRY(ls_ranks_exchange(l->ctx, l->ranks, to, &length, sizeof length, NULL, 0));
-    return ls_ranks_exchange(l->ctx, l->ranks, to, bytes, (size_t)length, NULL, 0);
+/* What put_states of any rank puts: all have as many states of one kind. */
+static size_t states_length(const ls_loop *l) {
+    size_t length = 0;
+    for (int64_t i = 0; i < l->part_end - l->part; i++)
+        length += sizeof(uint64_t) + ls_state_length(l->carried[i]);
+    return length;
 }
 
-/* The same received; free *bytes in any case. */
-static ls_status receive_bytes(ls_loop *l, int from, uint8_t **bytes, uint64_t *length) {
-    const uint64_t most = (uint64_t)1 << 46;
+/* The states that another rank sends; free *bytes in any case. */
+static ls_status receive_bytes(ls_loop *l, int from, uint8_t **bytes, size_t *length) {
     *bytes = NULL;
-    LS_TRY(ls_ranks_exchange(l->ctx, l->ranks, from, NULL, 0, length, sizeof *length));
-    if (*length > most)
-        return LS_FAIL(l->ctx, LS_ERANK, "rank %d sends memories without end", from);
-    *bytes = ls_new_raw(l->ctx, (size_t)*length + 1, 1);
+    LS_TRY(ls_ranks_expect(l->ctx, l->ranks, from, "carried memories", states_length(l), length));
+    *bytes = ls_new_raw(l->ctx, *length + 1, 1);
     if (*bytes == NULL) return LS_ENOMEM;
-    return ls_ranks_exchange(l->ctx, l->ranks, from, NULL, 0, *bytes, (size_t)*length);
+    return ls_ranks_exchange(l->ctx, l->ranks, from, NULL, 0, *bytes, *length);
 }
 
 /* This rank's states to rank 0. */
 static ls_status send_memory(ls_loop *l) {
     memory_text all = {.ctx = l->ctx};
     ls_status status = put_states(l, append_bytes, &all);
-    if (status == LS_OK) status = send_bytes(l, 0, all.text.bytes, all.text.length);
+    if (status == LS_OK)
+        status = ls_ranks_send(l->ctx, l->ranks, 0, all.text.bytes, all.text.length);
     ls_text_clear(l->ctx, &all.text);
     return status;
 }
@@ -75,9 +75,9 @@ static ls_status put_memory(void *user, FILE *file, const char *path) {
     LS_TRY(put_states(l, put_bytes, &to));
     for (int rank = 1; l->ranks != NULL && rank < l->ranks->size; rank++) {
         uint8_t *bytes;
-        uint64_t length;
+        size_t length;
         ls_status status = receive_bytes(l, rank, &bytes, &length);
-        if (status == LS_OK) status = put_bytes(&to, bytes, (size_t)length);
+        if (status == LS_OK) status = put_bytes(&to, bytes, length);
         ls_free(l->ctx, bytes);
         LS_TRY(status);
     }
@@ -108,7 +108,7 @@ static ls_status send_states(ls_loop *l, ls_reader *in) {
         uint64_t length;
         for (int64_t i = 0; i < l->part_end - l->part; i++)
             LS_TRY(next_state(l, in, &bytes, &length));
-        LS_TRY(send_bytes(l, rank, from, (uint64_t)(in->at - from)));
+        LS_TRY(ls_ranks_send(l->ctx, l->ranks, rank, from, (size_t)(in->at - from)));
     }
     return LS_OK;
 }
@@ -127,9 +127,9 @@ static ls_status unpack_memory(ls_loop *l, const ls_map *from) {
 
 static ls_status receive_states(ls_loop *l) {
     uint8_t *bytes;
-    uint64_t length;
+    size_t length = 0;
     ls_status status = receive_bytes(l, 0, &bytes, &length);
-    ls_reader in = {bytes, (size_t)length};
+    ls_reader in = {bytes, length};
     if (status == LS_OK) status = unpack_states(l, &in);
     ls_free(l->ctx, bytes);
     return status;

@@ -48,10 +48,7 @@ static ls_status send(ls_turns *t, ls_samples *samples, const int64_t *groups, i
     char *text = whole ? ls_json_dump(all, JSON_COMPACT) : NULL;
     json_decref(all);
     if (text == NULL) return LS_FAIL(t->ctx, LS_ENOMEM, "no memory for the samples");
-    const uint64_t length = strlen(text);
-    ls_status status = ls_ranks_exchange(t->ctx, t->ranks, 0, &length, sizeof length, NULL, 0);
-    if (status == LS_OK)
-        status = ls_ranks_exchange(t->ctx, t->ranks, 0, text, (size_t)length, NULL, 0);
+    const ls_status status = ls_ranks_send(t->ctx, t->ranks, 0, text, strlen(text));
     free(text);
     for (int64_t i = 0; i < count; i++) ls_samples_forget(samples, groups[i]);
     return status;
@@ -72,18 +69,17 @@ static ls_status keep(ls_turns *t, ls_samples *samples, json_t *all, const int64
 }
 
 static ls_status receive(ls_turns *t, ls_samples *samples, const int64_t *groups, int64_t count) {
-    const uint64_t most = (uint64_t)1 << 30;
+    const size_t most = (size_t)1 << 30;
     const int owner = owner_of(t);
-    uint64_t length;
+    size_t length;
     char from[32];
     snprintf(from, sizeof from, "rank %d", owner);
-    LS_TRY(ls_ranks_exchange(t->ctx, t->ranks, owner, NULL, 0, &length, sizeof length));
-    if (length > most) return LS_FAIL(t->ctx, LS_ERANK, "%s sends samples without end", from);
-    char *text = ls_new_raw(t->ctx, (size_t)length + 1, 1);
+    LS_TRY(ls_ranks_expect(t->ctx, t->ranks, owner, "samples", most, &length));
+    char *text = ls_new_raw(t->ctx, length + 1, 1);
     if (text == NULL) return LS_ENOMEM;
     json_t *all = NULL;
-    ls_status status = ls_ranks_exchange(t->ctx, t->ranks, owner, NULL, 0, text, (size_t)length);
-    if (status == LS_OK) status = ls_json_parse_line(t->ctx, text, (size_t)length, from, 1, &all);
+    ls_status status = ls_ranks_exchange(t->ctx, t->ranks, owner, NULL, 0, text, length);
+    if (status == LS_OK) status = ls_json_parse_line(t->ctx, text, length, from, 1, &all);
     if (status == LS_OK) status = keep(t, samples, all, groups, count);
     json_decref(all);
     ls_free(t->ctx, text);
