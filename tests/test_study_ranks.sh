@@ -47,4 +47,27 @@ kill -9 "$2"
 wait_ranks
 [ "$codes" = "4 137" ] || fail "a killed rank gave $codes"
 said "rank 1 of 2 is gone"
+
+# a signal to one of them, and a disk of rank 0 that takes no page: both hear of it
+start_ranks 2 "$program" study study.yaml train.steps=100000 out=asked
+tries=0
+until ls asked/arms/*/seed-1/train.log >/dev/null 2>&1 || [ $tries -gt 500 ]; do sleep 0.02; tries=$((tries + 1)); done
+set -- $rank_processes
+kill -TERM "$2"
+wait_ranks
+[ "$codes" = "75 75" ] || { cat rank.*.err; fail "a signal gave $codes"; }
+said "stopped: "
+start_ranks 2 sh -c '[ "$RANK" -gt 0 ] || { trap "" XFSZ; ulimit -f 4; }; exec "$@"' sh "$program" study study.yaml out=full
+wait_ranks
+[ "$codes" = "4 4" ] || { cat rank.*.err; fail "a full disk gave $codes"; }
+said "File too large"
+# another study on one of them
+ranks_port=$((ranks_port + 1))
+start_rank 0 2 "$program" study study.yaml out=x
+rank_processes=$!
+start_rank 1 2 "$program" study study.yaml train.steps=4 out=x
+rank_processes="$rank_processes $!"
+wait_ranks
+[ "$codes" = "2 2" ] || { cat rank.*.err; fail "two studies gave $codes"; }
+said "rank 1 has another study than rank 0"
 exit $((failures > 0))

@@ -175,7 +175,8 @@ static ls_status take_common(ls_cli *cli) {
 static ls_status join_ranks(ls_cli *cli) {
     LS_TRY(ls_ranks_join(&cli->ctx, &cli->ranks));
     cli->quiet = cli->ranks.rank > 0;
-    return LS_OK;
+    const uint64_t verb = ls_hash(cli->verb->name, strlen(cli->verb->name));
+    return ls_ranks_compare(&cli->ctx, &cli->ranks, verb, "another command");
 }
 
 static ls_status run_verb(ls_cli *cli, int count, char **argv) {
@@ -195,6 +196,8 @@ static ls_status run_verb(ls_cli *cli, int count, char **argv) {
     cli->live = isatty(STDERR_FILENO) && !cli->quiet && getenv("NO_COLOR") == NULL;
     LS_TRY_GOTO(take_common(cli));
     LS_TRY_GOTO(cli->verb->run(cli));
+    /* none leaves before rank 0 has reported: what fails there is the end of all */
+    status = ls_ranks_barrier(ctx, &cli->ranks);
 fail:
     ls_device_close(ctx);
     ls_settings_clear(ctx, &cli->settings);

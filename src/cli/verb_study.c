@@ -1,6 +1,7 @@
 /* longshot study: arms, seeds, results, one page. */
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "data/data.h"
 #include "eval/eval.h"
@@ -53,12 +54,26 @@ static ls_status run_jobs(ls_cli *cli, ls_study *study) {
     return status;
 }
 
+/* Ranks beside rank 0 do what it sends them, so nothing else would tell that theirs is another. */
+static ls_status compare_studies(ls_cli *cli) {
+    ls_text text = {0};
+    for (size_t i = 0; i < cli->settings.count; i++)
+        ls_text_printf(&cli->ctx, &text, "%s=%s\n", cli->settings.items[i].key,
+                       cli->settings.items[i].value);
+    const ls_status status = ls_text_status(&text);
+    const uint64_t hash = status == LS_OK ? ls_hash(text.bytes, text.length) : 0;
+    ls_text_clear(&cli->ctx, &text);
+    LS_TRY(status);
+    return ls_ranks_compare(&cli->ctx, &cli->ranks, hash, "another study");
+}
+
 ls_status ls_cli_run_study(ls_cli *cli, const char *file) {
     ls_ctx *ctx = &cli->ctx;
     ls_study_keys keys;
     ls_study study;
     ls_text command = {0};
     LS_TRY(ls_cli_read(cli, "", &ls_study_options, &keys));
+    LS_TRY(compare_studies(cli));
     if (cli->ranks.rank > 0) /* rank 0 has the study */
         return keys.check ? LS_OK : ls_study_serve(ctx, &cli->ranks, "/proc/self/exe");
     if (cli->recipe == NULL && !ls_settings_has(&cli->settings, "seeds"))

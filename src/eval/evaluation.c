@@ -249,8 +249,7 @@ ls_status ls_evaluation_run(ls_evaluation *e, const ls_eval_hooks *hooks) {
                 : ls_eval_run(model, data.tokenizer, data.test, &e->settings, hooks, &e->results);
     ls_data_close(ctx, &data);
     if (status == LS_OK) say_uncut(e);
-    /* none leaves before rank 0 has what it computed */
-    return status == LS_OK && ranks != NULL ? ls_ranks_barrier(ctx, ranks) : status;
+    return status;
 }
 
 /* ---- results ---- */
