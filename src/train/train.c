@@ -24,6 +24,8 @@ static ls_status validate(ls_loop *l, ls_metrics_row *row, bool *better) {
         return LS_OK;
     const double begun = ls_clock();
     LS_TRY(ls_validation_measure(l->job->validation, &row->validation));
+    if (l->ranks != NULL) /* unlike machines round differently, and all decide alike */
+        LS_TRY(ls_ranks_broadcast(l->ctx, l->ranks, &row->validation, sizeof row->validation));
     row->validated = true;
     *better = ls_best_take(&l->best, l->step, row->validation);
     l->logged_at += ls_clock() - begun; /* what follows is training's speed */
