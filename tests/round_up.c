@@ -1,5 +1,5 @@
-/* Preloaded for a rank of test_ranks_differ.sh: once it trains it rounds upwards, as a machine may that
- * is unlike the others. Not before, for texts of recipes hold numbers that were rounded. */
+/* Preloaded for a rank of test_ranks_differ.sh: once it trains it rounds upwards, as a machine may
+ * that is unlike the others. Not before: texts of recipes hold numbers that were rounded. */
 #include <dlfcn.h>
 #include <fenv.h>
 #include <string.h>
