@@ -234,9 +234,10 @@ static void print_total(const ls_study *study, const total *all, ls_text *out) {
     const double seconds = all->seconds / (double)ls_max(1, ls_min(jobs, all->trainings));
     ls_text_printf(
         ctx, out,
-        "\n%" PRId64 " trainings and %" PRId64 " evaluations, %" PRId64 " at once with %" PRId64
+        "\n%" PRId64 " training%s and %" PRId64 " evaluation%s, %" PRId64 " at once with %" PRId64
         " thread%s each: at most %.1f MB\n",
-        all->trainings, all->evaluations, jobs, study->threads, study->threads == 1 ? "" : "s",
+        all->trainings, all->trainings == 1 ? "" : "s", all->evaluations,
+        all->evaluations == 1 ? "" : "s", jobs, study->threads, study->threads == 1 ? "" : "s",
         1e-6 * (double)all->bytes * (double)ls_min(jobs, ls_max(all->trainings, all->evaluations)));
     if (all->trainings > all->untimed)
         ls_text_printf(
