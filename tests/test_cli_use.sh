@@ -43,7 +43,7 @@ refuses 2 "7 heads (mixer.heads) do not divide a width of 100 (model.width)" tra
 refuses 2 "what is .foo." doctor foo
 refuses 2 ".foo. is neither key=value nor the one run" eval run foo
 printf hello >five.txt
-refuses 3 "has 5 tokens: too few for one sequence of train.length=256" train data.corpus=five.txt train.steps=1 out=five
+refuses 3 "the training text of five.txt has 5 tokens: too few for one sequence of train.length=256" train data.corpus=five.txt train.steps=1 out=five
 printf 'a\0b%.0s' 1 2 3 4 >binary.txt
 refuses 3 "is no text" train data.corpus=binary.txt train.steps=1 out=binary
 [ -e /dev/nvidia0 ] || refuses 2 "device=cuda cannot be used" train device=cuda data.corpus=text.txt
