@@ -181,7 +181,7 @@ Y
 "$program" study plain.yaml out=plain --quiet >/dev/null || fail "arms with nothing of their own"
 "$program" inspect plain >inspected.txt
 for arm in plain fast bare; do
-    grep -q "\"name\": \"$arm\"" plain/results.json && grep -q "^$arm (1 seeds done)" inspected.txt || fail "arm $arm is lost"
+    grep -q "\"name\": \"$arm\"" plain/results.json && grep -q "^$arm (1 seed done)" inspected.txt || fail "arm $arm is lost"
 done
 printf 'seeds: [1]\n' >none.yaml
 refuses "needs arms" none.yaml
