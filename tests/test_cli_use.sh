@@ -36,6 +36,12 @@ refuses 2 "train.state_lr acts on the state spaces" train train.state_lr=1e-3 tr
 refuses 2 "did you mean model.layers" train model.layer=3 data.corpus=text.txt
 refuses 2 "there is no key models.layers" train models.layers=3 data.corpus=text.txt
 refuses 2 "did you mean threads" train thread=3 data.corpus=text.txt
+refuses 2 "no key lr: did you mean train.lr?" train lr=1e-3 data.corpus=text.txt
+refuses 2 "no key steps: did you mean train.steps?" train steps=3 data.corpus=text.txt
+refuses 2 "no key position: did you mean model.position?" train position=rope data.corpus=text.txt
+printf 'arms: {a: {lr: 1e-3}}\n' >arms.yaml
+refuses 2 "arm a: there is no key lr: did you mean train.lr?" study arms.yaml data.corpus=text.txt
+refuses 2 "\`longshot study arms.yaml\` runs it" train arms.yaml data.corpus=text.txt
 refuses 2 "out of range" train model.length=0 data.corpus=text.txt
 refuses 2 "out of range" train train.length=0 data.corpus=text.txt
 refuses 2 "not a whole number" train train.steps=many data.corpus=text.txt

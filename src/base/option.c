@@ -70,7 +70,9 @@ const char *ls_name_nearest(const char *word, ls_name_at name_at, const void *li
     int fewest = EDITS_MAX + 1;
     if ((int)strlen(word) < fewest) fewest = (int)strlen(word); /* not every letter of it */
     for (size_t i = 0; (name = name_at(list, i)) != NULL; i++) {
+        const char *dot = strrchr(name, '.');
         const int edits = distance(word, name);
+        if (dot != NULL && strcmp(dot + 1, word) == 0) return name; /* without its section */
         if (edits < fewest) fewest = edits, nearest = name;
     }
     return nearest;
