@@ -37,6 +37,8 @@ refuses 2 "did you mean model.layers" train model.layer=3 data.corpus=text.txt
 refuses 2 "there is no key models.layers" train models.layers=3 data.corpus=text.txt
 refuses 2 "did you mean threads" train thread=3 data.corpus=text.txt
 refuses 2 "no key lr: did you mean train.lr?" train lr=1e-3 data.corpus=text.txt
+refuses 2 "no key heads: did you mean mixer.heads?" train heads=2 data.corpus=text.txt
+refuses 2 "no key heds: did you mean mixer.heads?" train heds=2 data.corpus=text.txt
 refuses 2 "no key steps: did you mean train.steps?" train steps=3 data.corpus=text.txt
 refuses 2 "no key position: did you mean model.position?" train position=rope data.corpus=text.txt
 printf 'arms: {a: {lr: 1e-3}}\n' >arms.yaml

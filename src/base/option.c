@@ -70,9 +70,10 @@ const char *ls_name_nearest(const char *word, ls_name_at name_at, const void *li
     int fewest = EDITS_MAX + 1;
     if ((int)strlen(word) < fewest) fewest = (int)strlen(word); /* not every letter of it */
     for (size_t i = 0; (name = name_at(list, i)) != NULL; i++) {
-        const char *dot = strrchr(name, '.');
-        const int edits = distance(word, name);
-        if (dot != NULL && strcmp(dot + 1, word) == 0) return name; /* without its section */
+        const char *dot = strchr(word, '.') == NULL ? strrchr(name, '.') : NULL;
+        const int whole = distance(word, name),
+                  bare = dot == NULL ? whole : distance(word, dot + 1);
+        const int edits = bare < whole ? bare : whole; /* it may lack its section */
         if (edits < fewest) fewest = edits, nearest = name;
     }
     return nearest;
