@@ -237,7 +237,10 @@ static void print_time(ls_ctx *ctx, double seconds, ls_text *out) {
     ls_text_printf(ctx, out,
                    "the trainings take about %s %s, by the fastest of some steps of each here, "
                    "without validation and tests\n",
-                   text, hours ? "hours" : minutes ? "minutes" : "s");
+                   text,
+                   hours     ? "hours"
+                   : minutes ? "minutes"
+                             : "s");
 }
 
 static void print_total(const ls_study *study, const total *all, ls_text *out) {
