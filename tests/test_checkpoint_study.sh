@@ -145,7 +145,7 @@ generate >/dev/null
 
 # ---- export, through the program ----
 "$program" export "$golden/gpt2" out="$work/drawn" >/dev/null 2>"$work/err"
-[ $? -eq 2 ] && grep -q 'is there already' "$work/err" || fail "a folder was overwritten"
+[ $? -eq 2 ] && grep -q 'is there already: name another out=' "$work/err" || fail "a folder was overwritten"
 "$program" export "$golden/llama-llama3-sharded" out="$work/half" dtype=bf16 >/dev/null ||
     fail "export in bf16"
 "$program" inspect "$work/half/model.safetensors" | grep -q bf16 -i || fail "not bf16"

@@ -32,7 +32,7 @@ Y
 code=0
 "$program" train recipe.yaml out=runs/a train.lr=2e-3 2>err.txt || code=$?
 [ $code -eq 2 ] || fail "other settings were not refused"
-grep -q "lr" err.txt || fail "the difference was not named"
+grep -q "train.lr" err.txt || fail "the difference was not named"
 for file in config.yaml env.json metrics.jsonl metrics.csv tokenizer checkpoints; do
     [ -e runs/a/$file ] || fail "no $file"
 done

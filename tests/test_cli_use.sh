@@ -2,6 +2,7 @@
 # Wrong use and bad input: the right exit code, one sentence that names the trouble, no result.
 set -u
 program=$1
+golden=$(cd "$(dirname "$0")/golden" && pwd)
 . "$(dirname "$0")/scratch.sh"
 
 # refuses CODE WORDS-IN-THE-MESSAGE ARGUMENT...
@@ -35,6 +36,14 @@ refuses 2 "train.state_lr acts on the state spaces" train train.state_lr=1e-3 tr
 refuses 2 "did you mean model.layers" train model.layer=3 data.corpus=text.txt
 refuses 2 "there is no key models.layers" train models.layers=3 data.corpus=text.txt
 refuses 2 "did you mean threads" train thread=3 data.corpus=text.txt
+refuses 2 "no key lr: did you mean train.lr?" train lr=1e-3 data.corpus=text.txt
+refuses 2 "no key heads: did you mean mixer.heads?" train heads=2 data.corpus=text.txt
+refuses 2 "no key heds: did you mean mixer.heads?" train heds=2 data.corpus=text.txt
+refuses 2 "no key steps: did you mean train.steps?" train steps=3 data.corpus=text.txt
+refuses 2 "no key position: did you mean model.position?" train position=rope data.corpus=text.txt
+printf 'arms: {a: {lr: 1e-3}}\n' >arms.yaml
+refuses 2 "arm a: there is no key lr: did you mean train.lr?" study arms.yaml data.corpus=text.txt
+refuses 2 "\`longshot study arms.yaml\` runs it" train arms.yaml data.corpus=text.txt
 refuses 2 "out of range" train model.length=0 data.corpus=text.txt
 refuses 2 "out of range" train train.length=0 data.corpus=text.txt
 refuses 2 "not a whole number" train train.steps=many data.corpus=text.txt
@@ -42,7 +51,7 @@ refuses 2 "7 heads (mixer.heads) do not divide a width of 100 (model.width)" tra
 refuses 2 "what is .foo." doctor foo
 refuses 2 ".foo. is neither key=value nor the one run" eval run foo
 printf hello >five.txt
-refuses 3 "has 5 tokens: too few for one sequence of train.length=256" train data.corpus=five.txt train.steps=1 out=five
+refuses 3 "the training text of five.txt has 5 tokens: too few for one sequence of train.length=256" train data.corpus=five.txt train.steps=1 out=five
 printf 'a\0b%.0s' 1 2 3 4 >binary.txt
 refuses 3 "is no text" train data.corpus=binary.txt train.steps=1 out=binary
 [ -e /dev/nvidia0 ] || refuses 2 "device=cuda cannot be used" train device=cuda data.corpus=text.txt
@@ -66,7 +75,8 @@ printf 'train: {steps: 1}\n' >good.yaml
 refuses 2 "neither key=value" train good.yaml other.yaml
 
 # data
-refuses 3 "nowhere" train data.corpus=nowhere
+refuses 3 "the corpus nowhere: No such file or directory in $scratch; paths are" train data.corpus=nowhere
+refuses 3 "the corpus /nowhere: No such file or directory$" train data.corpus=/nowhere
 refuses 3 "empty" train data.corpus=empty.txt
 refuses 3 "folder" train data.corpus=folder
 refuses 2 "stats, prepare, tokenizer or get" data states
@@ -76,6 +86,13 @@ refuses 2 "stats writes nothing" data out=x data.corpus=text.txt
 # recipes
 refuses 3 "No such file" train nothing.yaml
 refuses 3 "no folder of a run" train folder
+refuses 3 "folder is a folder, where a file is wanted" study folder
+mkdir old
+printf 'arms: {a: {}}\n' >old/study.yaml
+refuses 2 "\`longshot study old/study.yaml out=old\` goes on" study old
+refuses 2 "\`longshot study old/study.yaml out=old\` goes on" train old
+refuses 2 "text.txt is a file: name a folder" train train.steps=1 model.layers=1 model.width=16 mixer.heads=2 \
+    data.corpus=text.txt out=text.txt
 printf 'a: [1, 2\n' >broken.yaml
 refuses 3 "broken.yaml" train broken.yaml
 printf 'a: &a [1]\nb: *a\n' >alias.yaml
@@ -92,11 +109,22 @@ head -c 5000 /dev/urandom >noise.yaml
 refuses 3 "noise.yaml" train noise.yaml
 
 # runs and files
-refuses 3 "neither the folder" eval nowhere
+refuses 3 "there is no nowhere: name the folder of a run" eval nowhere
+grep -q 'check the path' err.txt || fail "the hint for a path that is not there"
+refuses 3 "text.txt is neither the folder" eval text.txt
+refuses 3 "name one of its runs, old/arms/ARM/seed-N" eval old
+refuses 3 "folder has no results.json: name the folder of a study" report folder
+refuses 3 "there is no folder nowhere" report nowhere
+# a prompt that does not fit is refused before it is printed
+refuses 2 "learned positions end at 48 and cannot reach .* tokens: use fewer" generate \
+    "$golden/checkpoints/gpt2" prompt_file=text.txt
+[ ! -s out.txt ] || fail "a prompt that is refused was printed"
 refuses 3 "holds neither" eval folder
 refuses 2 "say which run" eval
 refuses 2 "say which run" generate
 refuses 2 "neither a list" inspect nowhere
+refuses 2 "did you mean mixers" inspect mixrs
+refuses 2 "did you mean yarn" inspect yran
 cp text.txt text.bin
 refuses 3 "text.bin" inspect text.bin
 refuses 2 "say what to inspect" inspect

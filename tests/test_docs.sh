@@ -35,7 +35,7 @@ for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md;
             "longshot bench"*) line="$line what=gemm seconds=0.1 rounds=1 peer=none";;
             "longshot eval"*"eval.tokens="*|"longshot eval"*"eval.samples="*) ;; # tokens are of a corpus
             "longshot eval"*" suite="*) ;;
-            "longshot reach"*) line="$line budget=5s";;
+            "longshot reach"*) line="$line budget=20s";;
             "longshot eval"*) line="$line eval.tokens=8192";;
         esac
         if ! sh -c "$line" >"$work/out" 2>&1; then

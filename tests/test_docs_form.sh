@@ -77,4 +77,9 @@ missing=$(printf '%s\n' "$lines" | while IFS= read -r line; do
         echo "docs/departures.md: there is no $name"
 done)
 [ -z "$missing" ] || { echo "$missing"; failed=1; }
+
+# What the pages tell one to make in a clone is not offered to the next commit.
+for made in runs/ models/ corpora/ venv/ own/ own.yaml own.tex own-test.md; do
+    grep -qx "/$made" "$source/.gitignore" || { echo ".gitignore does not have /$made"; failed=1; }
+done
 exit $failed

@@ -22,4 +22,14 @@ for words in "t5" "longformer-mlm" "gpt2 host=0.0.0.0" "gpt2 chunk=1" "gpt2 unhe
     "$program" serve "$source/tests/golden/checkpoints/"$words >out.log 2>err.log || code=$?
     [ "$code" = 2 ] && [ -s err.log ] && [ ! -s out.log ] || fail "serve $words ends with $code"
 done
+# a port that another program has
+python3 - "$program" "$source/tests/golden/checkpoints/gpt2" <<'P' || fail "a port that is taken"
+import socket, subprocess, sys
+with socket.socket() as other:
+    other.bind(("127.0.0.1", 0))
+    other.listen()
+    port = other.getsockname()[1]
+    end = subprocess.run([sys.argv[1], "serve", sys.argv[2], "port=%d" % port], capture_output=True, text=True, timeout=60)
+sys.exit(not (end.returncode == 4 and "port %d: where it is taken, choose another port=" % port in end.stderr))
+P
 exit $((failures > 0))

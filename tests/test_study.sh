@@ -120,6 +120,9 @@ sed 's/out=whole\.cut/out=whole/' whole.cut/results.json | cmp - first.json || f
 
 # what was written is itself a study
 "$program" study whole/study.yaml out=again check=true | grep -q "^rope-yarn" || fail "study.yaml is not a study"
+# times of long trainings are plain numbers
+"$program" study whole/study.yaml out=again check=true train.steps=100000000000 >check.txt || fail "check=true"
+grep -q "the trainings take about [0-9]* hours" check.txt && ! grep -q 'e+' check.txt || fail "$(cat check.txt)"
 
 # an arm that fails is told in a sentence and does not take the others along
 code=0
@@ -178,7 +181,7 @@ Y
 "$program" study plain.yaml out=plain --quiet >/dev/null || fail "arms with nothing of their own"
 "$program" inspect plain >inspected.txt
 for arm in plain fast bare; do
-    grep -q "\"name\": \"$arm\"" plain/results.json && grep -q "^$arm (1 seeds done)" inspected.txt || fail "arm $arm is lost"
+    grep -q "\"name\": \"$arm\"" plain/results.json && grep -q "^$arm (1 seed done)" inspected.txt || fail "arm $arm is lost"
 done
 printf 'seeds: [1]\n' >none.yaml
 refuses "needs arms" none.yaml

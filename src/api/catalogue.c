@@ -1,5 +1,6 @@
 #include "api/catalogue.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "model/model.h"
@@ -189,6 +190,24 @@ json_t *ls_catalogue_named(const char *name) {
     if (json_array_size(found) > 0) return found;
     json_decref(found);
     return NULL;
+}
+
+static const char *name_in_json(const void *list, size_t index) {
+    return json_string_value(json_array_get(list, index));
+}
+
+void ls_catalogue_nearest(const char *word, char *out, size_t bytes) {
+    json_t *names = json_array();
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        json_t *list = list_subject(s);
+        json_array_append_new(names, json_string(subjects[s].name));
+        for (size_t i = 0; i < json_array_size(list); i++)
+            json_array_append(names, json_object_get(json_array_get(list, i), "name"));
+        json_decref(list);
+    }
+    const char *nearest = ls_name_nearest(word, name_in_json, names);
+    snprintf(out, bytes, "%s", nearest == NULL ? "" : nearest);
+    json_decref(names);
 }
 
 static void join(ls_ctx *ctx, const json_t *words, ls_text *out) {

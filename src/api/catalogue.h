@@ -11,6 +11,8 @@
 json_t *ls_catalogue(const char *subject);
 /* The entries of that name, each with its "kind" (mixer, suite, ...); NULL where there is none. */
 json_t *ls_catalogue_named(const char *name);
+/* The list or entry that a word was perhaps meant to be; "" where none is near. */
+void ls_catalogue_nearest(const char *word, char *out, size_t bytes);
 /* The same as lines for people. */
 void ls_catalogue_print(ls_ctx *ctx, const json_t *list, ls_text *out);
 

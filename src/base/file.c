@@ -38,7 +38,9 @@ ls_status ls_file_open(ls_ctx *ctx, const char *path, int *fd, size_t *length) {
         close(*fd);
         *fd = -1;
         if (!known) return LS_FAIL(ctx, LS_EIO, "%s: %s", path, strerror(reason));
-        return LS_FAIL(ctx, LS_EINPUT, "%s is not a plain file", path);
+        return LS_FAIL(ctx, LS_EINPUT, "%s is %s", path,
+                       S_ISDIR(about.st_mode) ? "a folder, where a file is wanted"
+                                              : "not a plain file");
     }
     *length = (size_t)about.st_size;
     return LS_OK;
@@ -197,7 +199,7 @@ ls_status ls_folder_make(ls_ctx *ctx, const char *path) {
         if (kept == '\0') break;
         *c = kept;
     }
-    if (!ls_path_is_folder(path)) return LS_FAIL(ctx, LS_EIO, "%s is not a folder", path);
+    if (!ls_path_is_folder(path)) return LS_FAIL(ctx, LS_EUSE, "%s is a file: name a folder", path);
     return LS_OK;
 }
 

@@ -64,19 +64,29 @@ const char *ls_name_in_array(const void *list, size_t index) {
     return ((const char *const *)list)[index];
 }
 
-ls_status ls_fail_unknown(ls_ctx *ctx, const char *what, const char *where, const char *word,
-                          ls_name_at name_at, const void *list) {
+const char *ls_name_nearest(const char *word, ls_name_at name_at, const void *list) {
     enum { EDITS_MAX = 3 };
     const char *nearest = NULL, *name;
-    char names[300] = "";
-    size_t used = 0;
     int fewest = EDITS_MAX + 1;
     if ((int)strlen(word) < fewest) fewest = (int)strlen(word); /* not every letter of it */
     for (size_t i = 0; (name = name_at(list, i)) != NULL; i++) {
-        const int edits = distance(word, name);
-        if (edits == 0)
-            return LS_FAIL(ctx, LS_EUSE, "the %s %s%s has no effect here", what, where, word);
+        const char *dot = strchr(word, '.') == NULL ? strrchr(name, '.') : NULL;
+        const int whole = distance(word, name),
+                  bare = dot == NULL ? whole : distance(word, dot + 1);
+        const int edits = bare < whole ? bare : whole; /* it may lack its section */
         if (edits < fewest) fewest = edits, nearest = name;
+    }
+    return nearest;
+}
+
+ls_status ls_fail_unknown(ls_ctx *ctx, const char *what, const char *where, const char *word,
+                          ls_name_at name_at, const void *list) {
+    const char *nearest = ls_name_nearest(word, name_at, list), *name;
+    char names[300] = "";
+    size_t used = 0;
+    for (size_t i = 0; (name = name_at(list, i)) != NULL; i++) {
+        if (strcmp(word, name) == 0)
+            return LS_FAIL(ctx, LS_EUSE, "the %s %s%s has no effect here", what, where, word);
         if (used < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s%s",
                                      used == 0 ? "" : ", ", where, name);

@@ -135,6 +135,8 @@ ls_status ls_option_check_effect(ls_ctx *ctx, const ls_option *option, const ls_
 
 /* The names that a word was chosen from: that of an index, NULL after the last. */
 typedef const char *(*ls_name_at)(const void *list, size_t index);
+/* The one that a word was perhaps meant to be; NULL where none is near. */
+const char *ls_name_nearest(const char *word, ls_name_at name_at, const void *list);
 /* LS_EUSE for a word that is none of them: "there is no WHAT WORD: did you mean NAME?" where one is
  * near, else with all the names where they are few. `where` ("model." or "") stands before the word
  * and the names. A word that is one of the names has no effect where it was given, and the message

@@ -16,7 +16,7 @@
     X(OK, 0, 0, "done", "nothing")                                                                 \
     X(EBAR, -1, 1, "a measurement failed its stated bar", "look at the figure that is named")      \
     X(EUSE, -2, 2, "wrong use", "see `longshot help`, and `longshot help VERB` for the keys")      \
-    X(EINPUT, -3, 3, "bad input or data", "mend or replace the file that is named")                \
+    X(EINPUT, -3, 3, "bad input or data", "check the path, or mend the file that is named")        \
     X(ENOMEM, -4, 4, "out of memory", "use a smaller batch, length or model")                      \
     X(EIO, -5, 4, "a file could not be read or written", "check space, limits and permissions")    \
     X(ESTOP, -6, 75, "stopped on a signal, with what was done kept",                               \

@@ -101,12 +101,35 @@ static ls_status take_flag(ls_cli *cli, const char *word) {
     return LS_OK;
 }
 
+/* A study goes on by its file, a run by its folder: whoever mixes them up is told the command. */
+static ls_status refuse_study_folder(ls_cli *cli, const char *word) {
+    char path[4096];
+    if (!ls_path_is_folder(word)) return LS_OK;
+    LS_TRY(ls_path_join(&cli->ctx, path, sizeof path, word, "study.yaml"));
+    if (!ls_path_exists(path)) return LS_OK;
+    return LS_FAIL(&cli->ctx, LS_EUSE,
+                   "%s is the folder of a study: `longshot study %s out=%s` goes on with it", word,
+                   path, word);
+}
+
+static ls_status refuse_study_file(ls_cli *cli, const char *word) {
+    for (size_t i = 0; i < cli->settings.count; i++)
+        if (strncmp(cli->settings.items[i].key, "arms.", 5) == 0)
+            return LS_FAIL(&cli->ctx, LS_EUSE, "%s has arms: `longshot study %s` runs it", word,
+                           word);
+    return LS_OK;
+}
+
 /* A recipe, or the folder that one was made from, which then is what the verb goes on with. */
 static ls_status read_recipe(ls_cli *cli, const char *word) {
     char path[4096];
     cli->recipe = word;
-    if (cli->verb->kept_recipe == NULL || !ls_path_is_folder(word))
-        return ls_settings_read(&cli->ctx, &cli->settings, word);
+    LS_TRY(refuse_study_folder(cli, word));
+    if (cli->verb->kept_recipe == NULL) return ls_settings_read(&cli->ctx, &cli->settings, word);
+    if (!ls_path_is_folder(word)) {
+        LS_TRY(ls_settings_read(&cli->ctx, &cli->settings, word));
+        return refuse_study_file(cli, word);
+    }
     LS_TRY(ls_path_join(&cli->ctx, path, sizeof path, word, cli->verb->kept_recipe));
     if (!ls_path_exists(path))
         return LS_FAIL(&cli->ctx, LS_EINPUT, "%s is no folder of a run: it has no %s", word,

@@ -35,11 +35,25 @@ static const ls_option prompt_keys[] = {
 };
 static const ls_option_table prompt_table = LS_OPTIONS(prompt_keys, char[LS_OPTION_TEXT_BYTES]);
 
+/* What was printed so far. The prompt waits for the first token: a prompt that is refused is not
+ * printed before the refusal. */
+typedef struct printing {
+    ls_cli *cli;
+    const ls_text *prompt; /* NULL once it is printed, and where it is read and not gone on with */
+} printing;
+
+static ls_status print_prompt(printing *state) {
+    const ls_text *prompt = state->prompt;
+    state->prompt = NULL;
+    return prompt == NULL ? LS_OK : ls_cli_print(state->cli, prompt->bytes, prompt->length);
+}
+
 static ls_status print_token(void *user, int32_t token, const char *bytes, size_t length) {
-    ls_cli *cli = user;
+    printing *state = user;
     (void)token;
-    if (*ls_cli_stop() != 0) return LS_FAIL(&cli->ctx, LS_ESTOP, "stopped");
-    return ls_cli_print(cli, bytes, length);
+    if (*ls_cli_stop() != 0) return LS_FAIL(&state->cli->ctx, LS_ESTOP, "stopped");
+    LS_TRY(print_prompt(state));
+    return ls_cli_print(state->cli, bytes, length);
 }
 
 static bool is_given(const ls_cli *cli, const char *key) {
@@ -69,9 +83,10 @@ static ls_status run(ls_cli *cli) {
     LS_TRY_GOTO(ls_cli_finish_settings(cli));
     LS_TRY_GOTO(ls_trained_needs_text(&trained));
     ls_generate_as_published(&trained, given, &how);
-    if (trained.config.encoder_layers == 0 && trained.config.model.causal) /* else it is read */
-        LS_TRY_GOTO(ls_cli_print(cli, prompt.bytes, prompt.length));
-    LS_TRY_GOTO(ls_generate(&trained, prompt.bytes, about.tokens, &how, print_token, cli));
+    const bool goes_on = trained.config.encoder_layers == 0 && trained.config.model.causal;
+    printing state = {.cli = cli, .prompt = goes_on ? &prompt : NULL};
+    LS_TRY_GOTO(ls_generate(&trained, prompt.bytes, about.tokens, &how, print_token, &state));
+    LS_TRY_GOTO(print_prompt(&state)); /* where the text ended at once */
     status = ls_cli_print(cli, "\n", 1);
 fail:
     ls_text_clear(ctx, &prompt);

@@ -57,6 +57,18 @@ static ls_status inspect_corpus(ls_cli *cli, const char *path) {
     return status;
 }
 
+static ls_status fail_unknown(ls_ctx *ctx, const char *subject) {
+    char nearest[64];
+    ls_catalogue_nearest(subject, nearest, sizeof nearest);
+    if (nearest[0] != '\0')
+        return LS_FAIL(ctx, LS_EUSE, "there is no %s to inspect: did you mean %s?", subject,
+                       nearest);
+    return LS_FAIL(ctx, LS_EUSE,
+                   "%s is neither a list (mixers, positions, extensions, presets, tasks, suites, "
+                   "operations), nor the name of something in one, nor a folder or file",
+                   subject);
+}
+
 static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     LS_TRY(ls_cli_finish_settings(cli));
@@ -69,12 +81,7 @@ static ls_status run(ls_cli *cli) {
     json_t *json = ls_catalogue(subject);
     if (json == NULL) json = ls_catalogue_named(subject);
     if (json != NULL) return print_json(cli, json, ls_catalogue_print);
-    if (!ls_path_exists(subject))
-        return LS_FAIL(ctx, LS_EUSE,
-                       "%s is neither a list (mixers, positions, extensions, presets, tasks, "
-                       "suites, operations), nor the name of something in one, nor a folder or "
-                       "file",
-                       subject);
+    if (!ls_path_exists(subject)) return fail_unknown(ctx, subject);
     const bool study = ls_study_is_at(subject);
     if (!study && is_corpus(subject)) return inspect_corpus(cli, subject);
     LS_TRY(study                        ? ls_study_describe(ctx, subject, &json)

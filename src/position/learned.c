@@ -26,8 +26,8 @@ static ls_tensor *embed(ls_program *p, const void *chosen, ls_tensor *x) {
     if (most > o->length && o->beyond == BEYOND_REFUSE) {
         ls_refuse(
             p, LS_EUSE,
-            "learned positions end at %lld and cannot reach %lld tokens (beyond=clamp repeats "
-            "the last one)",
+            "learned positions end at %lld and cannot reach %lld tokens: use fewer (a model that "
+            "is trained with position.beyond=clamp repeats the last one)",
             (long long)o->length, (long long)most);
         return NULL;
     }

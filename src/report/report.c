@@ -220,6 +220,12 @@ static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out
     char path[PATH_BYTES];
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
     size_t length;
+    if (!ls_path_exists(path))
+        return LS_FAIL(ctx, LS_EINPUT,
+                       ls_path_is_folder(folder)
+                           ? "%s has no results.json: name the folder of a study or of a suite"
+                           : "there is no folder %s: name that of a study or of a suite",
+                       folder);
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->results));
     LS_TRY(ls_file_hash(ctx, path, &length, &out->hash));
     if (json_object_get(out->results, "suite") != NULL) {

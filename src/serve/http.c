@@ -486,8 +486,9 @@ static ls_status start(ls_ctx *ctx, http *h) {
         h, MHD_OPTION_NOTIFY_COMPLETED, on_end, h, MHD_OPTION_END);
     freeaddrinfo(found);
     if (h->daemon == NULL)
-        return LS_FAIL(ctx, LS_EIO, "cannot listen at %s port %d: is it taken?", s->host,
-                       (int)s->port);
+        return LS_FAIL(ctx, LS_EIO,
+                       "cannot listen at %s port %d: where it is taken, choose another port=",
+                       s->host, (int)s->port);
     return LS_OK;
 }
 

@@ -190,7 +190,8 @@ static ls_status rehearse(rehearsal *r) {
 static void print_cost(ls_ctx *ctx, const ls_study_arm *arm, const cost *c, ls_text *out) {
     char train[32] = "-", seconds[32] = "-";
     if (c->train_bytes > 0) snprintf(train, sizeof train, "%.1f", 1e-6 * (double)c->train_bytes);
-    if (c->seconds > 0) snprintf(seconds, sizeof seconds, "%.3g", c->seconds);
+    if (c->seconds > 0)
+        snprintf(seconds, sizeof seconds, c->seconds < 100 ? "%.3g" : "%.0f", c->seconds);
     ls_text_printf(ctx, out,
                    "%-20s %6" PRId64 " %14" PRId64 " %14" PRId64 " %12s %8" PRId64 " %12.1f %10s\n",
                    arm->name, arm->seeds.count, c->parameters, c->tokens, train, c->longest,
@@ -228,22 +229,32 @@ static void add_cost(const ls_study *study, size_t index, const cost *c, total *
     all->untimed += c->seconds > 0 ? 0 : trained;
 }
 
+static void print_time(ls_ctx *ctx, double seconds, ls_text *out) {
+    const bool hours = seconds >= 36000, minutes = seconds >= 600;
+    const double time = seconds / (hours ? 3600 : minutes ? 60 : 1);
+    char text[32];
+    snprintf(text, sizeof text, time < 100 ? "%.3g" : "%.0f", time);
+    ls_text_printf(ctx, out,
+                   "the trainings take about %s %s, by the fastest of some steps of each here, "
+                   "without validation and tests\n",
+                   text,
+                   hours     ? "hours"
+                   : minutes ? "minutes"
+                             : "s");
+}
+
 static void print_total(const ls_study *study, const total *all, ls_text *out) {
     ls_ctx *ctx = study->ctx;
     const int64_t jobs = study->keys.jobs;
     const double seconds = all->seconds / (double)ls_max(1, ls_min(jobs, all->trainings));
     ls_text_printf(
         ctx, out,
-        "\n%" PRId64 " trainings and %" PRId64 " evaluations, %" PRId64 " at once with %" PRId64
+        "\n%" PRId64 " training%s and %" PRId64 " evaluation%s, %" PRId64 " at once with %" PRId64
         " thread%s each: at most %.1f MB\n",
-        all->trainings, all->evaluations, jobs, study->threads, study->threads == 1 ? "" : "s",
+        all->trainings, all->trainings == 1 ? "" : "s", all->evaluations,
+        all->evaluations == 1 ? "" : "s", jobs, study->threads, study->threads == 1 ? "" : "s",
         1e-6 * (double)all->bytes * (double)ls_min(jobs, ls_max(all->trainings, all->evaluations)));
-    if (all->trainings > all->untimed)
-        ls_text_printf(
-            ctx, out,
-            "the trainings take about %.3g %s, by the fastest of some steps of each here, "
-            "without validation and tests\n",
-            seconds < 600 ? seconds : seconds / 60, seconds < 600 ? "s" : "minutes");
+    if (all->trainings > all->untimed) print_time(ctx, seconds, out);
     if (all->untimed > 0)
         ls_text_printf(ctx, out,
                        "%" PRId64 " trainings are too large to be tried, or not for this "

@@ -100,9 +100,9 @@ void ls_study_describe_print(ls_ctx *ctx, const json_t *study, ls_text *out) {
     print_object(ctx, json_object_get(study, "settings"), out);
     json_object_foreach((json_t *)arms, name, arm) {
         ls_text_printf(ctx, out, "%s", name);
+        const long long seeds = json_integer_value(json_object_get(done, name));
         if (done != NULL)
-            ls_text_printf(ctx, out, " (%lld seeds done)",
-                           (long long)json_integer_value(json_object_get(done, name)));
+            ls_text_printf(ctx, out, " (%lld seed%s done)", seeds, seeds == 1 ? "" : "s");
         print_object(ctx, arm, out);
     }
 }

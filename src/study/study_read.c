@@ -122,6 +122,20 @@ static bool is_evaluation(const char *key) {
     return in_section(key, "eval") || is_dtype(key);
 }
 
+/* The section that a key was perhaps meant to be of, where it was given without any. */
+static const char *section_of(const char *key) {
+    static const struct {
+        const char *name;
+        const ls_option_table *table;
+    } sections[] = {{"model", &ls_model_options},
+                    {"train", &ls_train_options},
+                    {"data", &ls_data_options},
+                    {"eval", &ls_eval_options}};
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        if (ls_options_find(sections[i].table, key) != NULL) return sections[i].name;
+    return NULL;
+}
+
 static bool is_asking(const char *key) {
     return strcmp(key, "suites") == 0 || in_section(key, "suite");
 }
@@ -279,8 +293,12 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
                 "from",       "extend",  "label",  "seeds",   "model.*", "mixer.*",
                 "position.*", "data.*",  "task.*", "train.*", "eval.*",  "extend.*",
                 "suites",     "suite.*", "one_of", "dtype",   NULL};
+            const char *section = section_of(key);
             return about_arm(study, arm,
-                             ls_fail_unknown(ctx, "key", "", key, ls_name_in_array, known));
+                             section != NULL
+                                 ? LS_FAIL(ctx, LS_EUSE, "there is no key %s: did you mean %s.%s?",
+                                           key, section, key)
+                                 : ls_fail_unknown(ctx, "key", "", key, ls_name_in_array, known));
         }
     }
     return LS_OK;

@@ -256,7 +256,7 @@ static ls_status write_folder(const ls_trained *trained, const ls_export_setting
     LS_TRY(ls_temporary_folder(ctx, settings->out, unfinished, sizeof unfinished, &lock));
     ls_status status = write_all(trained, settings, type, config, unfinished);
     if (status == LS_OK && ls_path_exists(settings->out))
-        status = LS_FAIL(ctx, LS_EUSE, "%s is there already", settings->out);
+        status = LS_FAIL(ctx, LS_EUSE, "%s is there already: name another out=", settings->out);
     if (status == LS_OK) status = ls_path_rename(ctx, unfinished, settings->out);
     if (status != LS_OK) {
         const ls_error error = ctx->error;
@@ -280,7 +280,7 @@ ls_status ls_export(const ls_trained *trained, const ls_export_settings *setting
     json_t *config;
     if (settings->out[0] == '\0') return LS_FAIL(ctx, LS_EUSE, "say where to: out=FOLDER");
     if (ls_path_exists(settings->out))
-        return LS_FAIL(ctx, LS_EUSE, "%s is there already", settings->out);
+        return LS_FAIL(ctx, LS_EUSE, "%s is there already: name another out=", settings->out);
     const ls_family_type *own = trained->family.type;
     if (wanted[0] == '\0' && own != NULL)
         wanted = own->stands_for == NULL ? own->name : own->stands_for;

@@ -8,14 +8,13 @@
 
 enum { PATH_BYTES = 4096, CONFIG_MAX = 1 << 20 };
 
-/* The first line in which two texts differ. */
-static void first_difference(const char *a, const char *b, char *line_a, char *line_b,
-                             size_t bytes) {
+/* The first line in which two texts differ: where it begins in each. */
+static void first_difference(const char *a, const char *b, const char **line_a,
+                             const char **line_b) {
     for (;;) {
         size_t m = strcspn(a, "\n"), n = strcspn(b, "\n");
         if (m != n || memcmp(a, b, m) != 0 || a[m] != b[n] || a[m] == '\0') {
-            snprintf(line_a, bytes, "%.*s", (int)m, a);
-            snprintf(line_b, bytes, "%.*s", (int)n, b);
+            *line_a = a, *line_b = b;
             return;
         }
         a += m + 1;
@@ -23,11 +22,27 @@ static void first_difference(const char *a, const char *b, char *line_a, char *l
     }
 }
 
+/* A line as one would give it: "model.width: 64" for "  width: 64" under "model:". */
+static void name_in_full(const char *config, const char *line, char *out, size_t bytes) {
+    const char *section = NULL;
+    for (const char *at = config; at < line; at += strcspn(at, "\n") + 1)
+        if (at[0] != ' ') section = at;
+    const int indent = (int)strspn(line, " "), length = (int)strcspn(line, "\n") - indent;
+    if (section != NULL && indent == 2)
+        snprintf(out, bytes, "%.*s.%.*s", (int)strcspn(section, ":\n"), section, length,
+                 line + indent);
+    else
+        snprintf(out, bytes, "%.*s", length, line + indent);
+}
+
 static ls_status refuse(ls_ctx *ctx, const char *folder, const char *stored, const char *config) {
+    const char *line_there, *line_here;
     char there[160], here[160];
-    first_difference(stored, config, there, here, sizeof there);
+    first_difference(stored, config, &line_there, &line_here);
+    name_in_full(stored, line_there, there, sizeof there);
+    name_in_full(config, line_here, here, sizeof here);
     return LS_FAIL(ctx, LS_EUSE,
-                   "%s is the run of other settings: there `%s`, here `%s`; use another `out`",
+                   "%s holds a run with other settings: there `%s`, here `%s`; use another `out`",
                    folder, there, here);
 }
 
@@ -42,9 +57,9 @@ static int64_t steps_in(const char *line) {
 static ls_status compare(ls_ctx *ctx, const char *folder, const ls_text *stored, const char *config,
                          int64_t steps, bool *grows) {
     const size_t length = strlen(config);
-    char there[160], here[160];
+    const char *there, *here;
     if (stored->length == length && memcmp(stored->bytes, config, length) == 0) return LS_OK;
-    first_difference(stored->bytes, config, there, here, sizeof there);
+    first_difference(stored->bytes, config, &there, &here);
     *grows = steps_in(there) >= 0 && steps_in(there) < steps && steps_in(here) == steps &&
              ls_checkpoint_rest_hash(stored->bytes, stored->length) ==
                  ls_checkpoint_rest_hash(config, length);

@@ -60,7 +60,10 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     if (ls_gguf_is_file(path)) return find_public(path, out);
     if (!ls_path_is_folder(path))
         return LS_FAIL(ctx, LS_EINPUT,
-                       "%s is neither the folder of a run or of a checkpoint nor a .gguf file",
+                       ls_path_exists(path)
+                           ? "%s is neither the folder of a run or of a checkpoint nor a .gguf file"
+                           : "there is no %s: name the folder of a run or of a checkpoint, or a "
+                             ".gguf file",
                        path);
     LS_TRY(join(ctx, config, path, "config.yaml"));
     if (!ls_path_exists(config) && ls_family_is_at(path)) return find_public(path, out);
@@ -79,6 +82,11 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
         LS_TRY(ls_settings_read(ctx, &out->settings, config));
         ls_settings_mark_optional(&out->settings);
     } else {
+        LS_TRY(join(ctx, config, path, "study.yaml"));
+        if (ls_path_exists(config))
+            return LS_FAIL(ctx, LS_EINPUT,
+                           "%s is the folder of a study: name one of its runs, %s/arms/ARM/seed-N",
+                           path, path);
         return LS_FAIL(ctx, LS_EINPUT,
                        "%s holds neither config.yaml (a run), model.safetensors (a checkpoint) nor "
                        "config.json (a public checkpoint)",

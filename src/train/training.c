@@ -362,11 +362,11 @@ static ls_status open_corpus(ls_training *t) {
         const ls_data_settings *data = &t->settings.data;
         const int64_t tokens = ls_token_file_tokens(t->data.parts[i]);
         if (tokens < train->length)
-            return LS_FAIL(ctx, LS_EINPUT,
-                           "a training side of %s has %" PRId64 " tokens: too few for one sequence "
-                           "of train.length=%" PRId64,
-                           data->train[0] != '\0' ? data->train : data->corpus, tokens,
-                           train->length);
+            return LS_FAIL(
+                ctx, LS_EINPUT,
+                "the training text of %s has %" PRId64 " tokens: too few for one sequence "
+                "of train.length=%" PRId64,
+                data->train[0] != '\0' ? data->train : data->corpus, tokens, train->length);
     }
     LS_TRY(open_validation(t));
     return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch,
