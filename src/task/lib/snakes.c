@@ -32,7 +32,7 @@ static const ls_snakes_kind kinds[] = {
      .margin = 1,
      .seed_distance = 12,
      .padding = 1,
-     .distractor_dashes = 20,
+     .distractor_dashes = 22,
      .dot = 2.5,
      .continuity = 1.8,
      .target = 0.8,
@@ -66,9 +66,10 @@ enum {
     DRAWS = 3,       /* of a direction, before a snake is given up */
     SNAKE_TRIES = 5, /* of a distractor, before it is left out */
     FULL = 255,
+    PARTS = 1 << 22,                /* of a weight: the filter counts in whole numbers */
     FREE_BELOW = FULL * 3 / 10 + 1, /* less than this in the mask counts as free */
-    CROSSED = FULL * 9 / 5,         /* mask and dash together, from which on they cross */
     PLACES = 64,                    /* at which a dash may begin: pixels of a circle */
+    CORNERS = 4,                    /* of a line of several fine pixels */
 };
 
 typedef ls_snakes_point point;
@@ -85,7 +86,7 @@ typedef struct patch {
 
 typedef struct weights {
     int first;
-    float at[TAPS];
+    int32_t at[TAPS]; /* in parts */
 } weights;
 
 /* Where a dash begins, seen from the pivot, and the dash back from there with its margin. */
@@ -151,12 +152,13 @@ static weights weights_of(int at, int shrunk, int count) {
                        (int)ls_max(0, ls_min((int)ceil(middle - TAPS / 2.0 - 0.5), count - TAPS))};
     double each[TAPS], sum = 0;
     for (int i = 0; i < TAPS; i++) sum += each[i] = lanczos((out.first + i + 0.5 - middle) / scale);
-    for (int i = 0; i < TAPS; i++) out.at[i] = (float)(each[i] / sum);
+    for (int i = 0; i < TAPS; i++) out.at[i] = (int32_t)round(each[i] / sum * PARTS);
     return out;
 }
 
-static uint8_t as_byte(float value) {
-    return (uint8_t)(fminf(fmaxf(value, 0), 1) * FULL + 0.5f);
+/* A sum of weighted pixels, rounded and clipped. */
+static uint8_t as_byte(int64_t sum) {
+    return (uint8_t)(ls_min(ls_max(sum + PARTS / 2, 0) / PARTS, FULL));
 }
 
 /* The pixels of the circle of a radius, each once. */
@@ -182,15 +184,6 @@ static void choose_margin(drawing *d) {
         d->filter[i] = weights_of(i, 2 * d->reach + 1, 2 * d->reach * FINE + 1);
 }
 
-/* Whether a fine pixel is on the line from the middle to (rows, columns), `width` across: of two
- * pixels that are equally near, one is. All in whole numbers. */
-static bool on_line(int row, int column, int rows, int columns, int width) {
-    const int along = row * rows + column * columns, square = rows * rows + columns * columns;
-    const int across = 2 * (row * columns - column * rows), limit = width * width * square;
-    return along >= 0 && along <= square &&
-           (across * across < limit || (across * across == limit && across < 0));
-}
-
 typedef uint8_t canvas[CANVAS][CANVAS];
 
 static void stamp(canvas out, int side, int row, int column, int radius) {
@@ -201,30 +194,106 @@ static void stamp(canvas out, int side, int row, int column, int radius) {
                 out[row + r][column + c] = 1;
 }
 
+/* A line one fine pixel across: where it passes between two of them, the farther one. */
+static void draw_thin(point from, point to, canvas out) {
+    const int rows = abs(to.row - from.row), columns = abs(to.column - from.column);
+    const int down = to.row < from.row ? -1 : 1, right = to.column < from.column ? -1 : 1;
+    const int most = (int)ls_max(rows, columns), least = (int)ls_min(rows, columns);
+    int behind = 2 * least - most;
+    for (int i = 0; i <= most; i++) {
+        out[from.row][from.column] = 1;
+        const bool aside = behind >= 0;
+        behind += 2 * least - (aside ? 2 * most : 0);
+        if (rows >= columns || aside) from.row += down;
+        if (rows < columns || aside) from.column += right;
+    }
+}
+
+/* To the nearest; of two, to the one nearer to zero. */
+static int nearest(double value) {
+    return (int)copysign(ceil(fabs(value) - 0.5), value);
+}
+
+/* The column at which a side of a wide line has a row. */
+static float column_of(point from, point to, int row) {
+    const float slope = (float)(to.column - from.column) / (float)(to.row - from.row);
+    return (float)(row - from.row) * slope + (float)from.column;
+}
+
+/* The columns of a wide line in a row. */
+typedef struct extent {
+    float low, high;
+} extent;
+
+static extent extent_of(const point *corners, int row) {
+    extent out = {INFINITY, -INFINITY};
+    for (int i = 0; i < CORNERS; i++) {
+        const point from = corners[i], to = corners[(i + 1) % CORNERS];
+        if (from.row == to.row || row < ls_min(from.row, to.row) || row > ls_max(from.row, to.row))
+            continue;
+        const float column = column_of(from, to, row);
+        out.low = fminf(out.low, column);
+        out.high = fmaxf(out.high, column);
+    }
+    return out;
+}
+
+/* A line of several fine pixels: the rectangle between corners in whole ones, row by row. A tip
+ * that the next row does not touch reaches as far as that. */
+static void draw_wide(point from, point to, int width, canvas out) {
+    const int rows = to.row - from.row, columns = to.column - from.column;
+    const double length = hypot(rows, columns);
+    const int less = (width - 1) / 2, more = width / 2; /* to either side of the line */
+    const int left = nearest(less * rows / length), right = nearest(more * rows / length);
+    const int up = nearest(less * columns / length), down = nearest(more * columns / length);
+    const point corners[CORNERS] = {{from.row + down, from.column - left},
+                                    {to.row + down, to.column - left},
+                                    {to.row - up, to.column + right},
+                                    {from.row - up, from.column + right}};
+    int top = corners[0].row, bottom = top;
+    for (int i = 1; i < CORNERS; i++) {
+        top = (int)ls_min(top, corners[i].row);
+        bottom = (int)ls_max(bottom, corners[i].row);
+    }
+    for (int row = top; row <= bottom; row++) {
+        extent e = extent_of(corners, row);
+        if (e.low == e.high && (row == top || row == bottom)) {
+            const extent next = extent_of(corners, row == top ? row + 1 : row - 1);
+            if (next.high < e.low - 1) e.low = roundf(next.high) + 1;
+            if (next.low > e.high + 1) e.high = roundf(next.low) - 1;
+        }
+        for (int column = (int)floorf(e.low + 0.5f); column <= nearest(e.high); column++)
+            out[row][column] = 1;
+    }
+}
+
 /* The line with `rim` fine pixels around it. */
 static void draw_line(const drawing *d, double angle, int rim, canvas out) {
     const int middle = d->reach * FINE, side = 2 * middle + 1;
-    const point end = moved((point){middle, middle}, angle, d->kind->dash * FINE);
-    const int span = d->kind->dash * FINE + d->kind->width;
+    const point from = {middle, middle}, to = moved(from, angle, d->kind->dash * FINE);
+    canvas bare = {{0}};
+    if (d->kind->width == 1)
+        draw_thin(from, to, bare);
+    else
+        draw_wide(from, to, d->kind->width, bare);
     memset(out, 0, sizeof(canvas));
-    for (int r = -span; r <= span; r++)
-        for (int c = -span; c <= span; c++)
-            if (on_line(r, c, end.row - middle, end.column - middle, d->kind->width))
-                stamp(out, side, middle + r, middle + c, rim);
+    for (int r = 0; r < side; r++)
+        for (int c = 0; c < side; c++)
+            if (bare[r][c]) stamp(out, side, r, c, rim);
 }
 
 static void shrink(const drawing *d, canvas from, stencil *out) {
     const int shrunk = 2 * d->reach + 1, side = 2 * d->reach * FINE + 1;
-    float rows[CANVAS][PATCH];
+    uint8_t rows[CANVAS][PATCH]; /* pixels are bytes in between, too */
     for (int r = 0; r < side; r++)
         for (int c = 0; c < shrunk; c++) {
-            float sum = 0;
+            int64_t sum = 0;
             for (int i = 0; i < TAPS; i++)
-                sum += d->filter[c].at[i] * from[r][d->filter[c].first + i];
-            rows[r][c] = (float)as_byte(sum) / FULL; /* pixels are bytes in between, too */
+                sum += d->filter[c].at[i] * FULL * from[r][d->filter[c].first + i];
+            rows[r][c] = as_byte(sum);
         }
     for (int r = 0; r < shrunk; r++) {
-        float sums[PATCH] = {0};
+        int64_t sums[PATCH] = {0};
         for (int i = 0; i < TAPS; i++)
             for (int c = 0; c < shrunk; c++)
                 sums[c] += d->filter[r].at[i] * rows[d->filter[r].first + i][c];
@@ -267,13 +336,20 @@ static void paint(const drawing *d, const patch *p, uint8_t *image) {
     }
 }
 
+/* Whether a dash and what is in the mask are too much for one pixel: 1.8 of 1 and more. Where they
+ * are 1.8 but for rounding, that of the source decides: of float32 numbers added as float64. */
+static bool too_full(int mask, int dash) {
+    if (5 * (mask + dash) != 9 * FULL) return 5 * (mask + dash) > 9 * FULL;
+    return (double)(float)(mask / (double)FULL) + (double)(float)(dash / (double)FULL) >= 1.8;
+}
+
 static bool crosses(const drawing *d, const patch *p) {
     const window w = clip(d, p);
     for (int r = w.first_row; r <= w.last_row; r++) {
         const uint8_t *row = d->mask + (p->middle.row - d->reach + r) * d->kind->side +
                              (p->middle.column - d->reach);
         for (int c = w.first_column; c <= w.last_column; c++)
-            if (row[c] + p->stencil->at[r][c] >= CROSSED) return true;
+            if (too_full(row[c], p->stencil->at[r][c])) return true;
     }
     return false;
 }
@@ -313,6 +389,18 @@ static bool place_in_middle(drawing *d, const shape *s, int frame, point *out) {
     out->row = frame - s->low.row + below(d, rows);
     out->column = frame - s->low.column + below(d, columns);
     return true;
+}
+
+/* Whether a part of the shape is in the image wherever it is put. Of one that is not, the source
+ * takes all places for taken: its dilation has nothing to choose from at a corner. */
+static bool reaches_corners(const shape *s) {
+    bool reached[2][2] = {{false}}; /* above or below, left or right of the start, or level */
+    for (int i = 0; i < s->count; i++)
+        for (int r = 0; r < 2; r++)
+            for (int c = 0; c < 2; c++)
+                reached[r][c] |= (r == 0 ? s->at[i].row <= 0 : s->at[i].row >= 0) &&
+                                 (c == 0 ? s->at[i].column <= 0 : s->at[i].column >= 0);
+    return reached[0][0] && reached[0][1] && reached[1][0] && reached[1][1];
 }
 
 static bool shape_is_free(const drawing *d, const shape *s, int row, int column) {
@@ -362,6 +450,7 @@ static bool seed(drawing *d, int frame, growing *g) {
         shape s;
         point tail;
         shape_of(d, known(d, &d->straight[direction + 180], degrees(direction)), &s);
+        if (!reaches_corners(&s)) return false;
         if (frame > 0 ? !place_in_middle(d, &s, frame, &tail) : !place_anywhere(d, &s, &tail))
             return false;
         if (begin(d, tail, direction, g)) return true;
@@ -490,12 +579,12 @@ static void draw_distractors(drawing *d, int dashes, ls_snakes *out) {
 
 /* ---- the image ---- */
 
-static void brighten(float *pixel, double value) {
-    if (*pixel < (float)value) *pixel = (float)value;
+static void brighten(double *pixel, double value) {
+    if (*pixel < value) *pixel = value;
 }
 
 static void show_snake(const drawing *d, const ls_snakes_snake *snake, double bright,
-                       float *image) {
+                       double *image) {
     for (int i = 0; i < snake->count; i++) {
         stencil bare;
         draw_stencil(d, snake->dashes[i].angle, 0, &bare);
@@ -505,7 +594,7 @@ static void show_snake(const drawing *d, const ls_snakes_snake *snake, double br
             for (int c = w.first_column; c <= w.last_column; c++)
                 brighten(&image[(p.middle.row - d->reach + r) * d->kind->side + p.middle.column -
                                 d->reach + c],
-                         bright * bare.at[r][c] / FULL);
+                         (float)(bare.at[r][c] / (double)FULL * bright)); /* as in the source */
     }
 }
 
@@ -514,26 +603,34 @@ static bool in_dot(const drawing *d, int rows, int columns) {
     return rows * rows + columns * columns <= radius * radius;
 }
 
-/* A disk, drawn fine and shrunk. */
-static void show_dot(const drawing *d, point middle, float *image) {
+/* A disk, drawn fine and shrunk: along the rows, then along the columns. */
+static void show_dot(const drawing *d, point middle, double *image) {
     const int side = d->kind->side, far = (int)ceil(d->kind->dot) + 3;
-    for (int r = (int)ls_max(0, middle.row - far); r <= ls_min(side - 1, middle.row + far); r++)
-        for (int c = (int)ls_max(0, middle.column - far);
-             c <= ls_min(side - 1, middle.column + far); c++) {
+    const int top = (int)ls_max(0, middle.row - far),
+              bottom = (int)ls_min(side, middle.row + far + 1);
+    const int left = (int)ls_max(0, middle.column - far);
+    const int right = (int)ls_min(side, middle.column + far + 1);
+    for (int c = left; c < right; c++) {
+        const weights columns = weights_of(c, side, side * FINE);
+        uint8_t shrunk[LS_SNAKES_SIDE * FINE];
+        for (int y = 0; y < side * FINE; y++) {
+            int64_t sum = 0;
+            for (int x = 0; x < TAPS; x++)
+                if (in_dot(d, y - FINE * middle.row, columns.first + x - FINE * middle.column))
+                    sum += columns.at[x] * FULL;
+            shrunk[y] = as_byte(sum);
+        }
+        for (int r = top; r < bottom; r++) {
             const weights rows = weights_of(r, side, side * FINE);
-            const weights columns = weights_of(c, side, side * FINE);
-            float sum = 0;
-            for (int y = 0; y < TAPS; y++)
-                for (int x = 0; x < TAPS; x++)
-                    if (in_dot(d, rows.first + y - FINE * middle.row,
-                               columns.first + x - FINE * middle.column))
-                        sum += rows.at[y] * columns.at[x];
+            int64_t sum = 0;
+            for (int y = 0; y < TAPS; y++) sum += rows.at[y] * shrunk[rows.first + y];
             brighten(&image[r * side + c], as_byte(sum) / (double)FULL);
         }
+    }
 }
 
 static void show(const drawing *d, bool equal, ls_snakes *out) {
-    float image[LS_SNAKES_SIDE * LS_SNAKES_SIDE] = {0}, most = 0;
+    double image[LS_SNAKES_SIDE * LS_SNAKES_SIDE] = {0}, most = 0;
     for (int s = 0; s < 2; s++) show_snake(d, &out->targets[s], equal ? 1 : d->kind->target, image);
     for (int s = 0; s < out->distractor_count; s++)
         show_snake(d, &out->distractors[s], equal ? 1 : d->kind->distractor, image);
@@ -542,8 +639,8 @@ static void show(const drawing *d, bool equal, ls_snakes *out) {
     show_dot(d, first->dashes[0].start, image);
     show_dot(d, last->dashes[last->count - 1].start, image);
     const int pixels = d->kind->side * d->kind->side;
-    for (int i = 0; i < pixels; i++) most = fmaxf(most, image[i]);
-    for (int i = 0; i < pixels; i++) out->pixels[i] = as_byte(image[i] / most);
+    for (int i = 0; i < pixels; i++) most = fmax(most, image[i]);
+    for (int i = 0; i < pixels; i++) out->pixels[i] = (uint8_t)(image[i] * (FULL / most) + 0.5);
 }
 
 void ls_snakes_draw(const ls_snakes_kind *kind, int dashes, bool equal, ls_random key,
