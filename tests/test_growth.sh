@@ -40,7 +40,7 @@ P
 "$program" eval constant eval.lengths=16 --quiet >/dev/null || fail "a run that grew cannot be measured"
 train constant --quiet && grep -q "all 40 steps were done before" out.txt || fail "a run by its folder: $(cat err.txt)"
 refused 2 "other settings" train constant train.steps=30
-refused 2 "other settings: there `train.lr: .*, here `train.lr: 0.02" train constant train.steps=50 train.lr=2e-2
+refused 2 "other settings: there .train.steps: 40., here .train.steps: 50" train constant train.steps=50 train.lr=2e-2
 grep -q "steps: 40" constant/config.yaml || fail "a refusal changed the settings"
 
 # a run that an older version began, which does not name what came later

@@ -31,7 +31,7 @@ static void test_paths(void **state) {
     expect("a device", ls_file_read(&ctx, "/dev/null", 9, &text), &ctx, "not a plain file");
     expect("a device to write", ls_file_create(&ctx, "/dev/null", false, &file), &ctx, "/dev/null");
     expect("a long folder", ls_folder_make(&ctx, name), &ctx, "");
-    expect("a file as folder", ls_folder_make(&ctx, in_folder("plain")), &ctx, "not a folder");
+    expect("a file as folder", ls_folder_make(&ctx, in_folder("plain")), &ctx, "is a file");
     expect("what stays", ls_folder_remove(&ctx, "/proc/version"), &ctx, "removing");
     expect("a folder without sync", ls_folder_sync(&ctx, "/proc"), &ctx, NULL);
     expect("a long join", ls_path_join(&ctx, joined, sizeof joined, "/tmp", "name"), &ctx, "");

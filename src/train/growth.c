@@ -46,12 +46,15 @@ static ls_status refuse(ls_ctx *ctx, const char *folder, const char *stored, con
                    folder, there, here);
 }
 
-/* The steps in a line "  steps: N"; -1 where it is another. */
+/* The steps in a line "  steps: N" of a text; -1 where it is another. */
 static int64_t steps_in(const char *line) {
     static const char key[] = "  steps: ";
+    char number[32];
     int64_t steps;
     if (strncmp(line, key, sizeof key - 1) != 0) return -1;
-    return ls_parse_int(line + sizeof key - 1, &steps) ? steps : -1;
+    line += sizeof key - 1;
+    snprintf(number, sizeof number, "%.*s", (int)strcspn(line, "\n"), line);
+    return ls_parse_int(number, &steps) ? steps : -1;
 }
 
 static ls_status compare(ls_ctx *ctx, const char *folder, const ls_text *stored, const char *config,
