@@ -2,7 +2,7 @@
  * its forks, barriers and locks cannot be seen; it reports them to a tool (OMPT), which is this
  * library, opened through OMP_TOOL_LIBRARIES. What is not ordered by them stays a race. */
 #include <omp-tools.h>
-#include <stdint.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 void __tsan_acquire(void *address);
@@ -63,15 +63,42 @@ static void on_sync_region(ompt_sync_region_t kind, ompt_scope_endpoint_t end,
     }
 }
 
-/* Any place of its own will do for a lock: the numbers OpenMP gives them are addresses. */
-static void on_acquired(ompt_mutex_t kind, ompt_wait_id_t lock, const void *caller) {
-    (void)kind, (void)caller;
-    __tsan_acquire((void *)(uintptr_t)lock);
+/* A lock of OpenMP, by its number. The runtime tells of a release after it: the next thread may be
+ * told that it has the lock before that. It waits for the one before by a lock of ours. */
+typedef struct lock {
+    ompt_wait_id_t number;
+    pthread_mutex_t told;
+    struct lock *next;
+} lock;
+
+static lock *locks;
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+
+static lock *lock_of(ompt_wait_id_t number) {
+    pthread_mutex_lock(&listing);
+    lock *l = locks;
+    while (l != NULL && l->number != number) l = l->next;
+    if (l == NULL) {
+        l = calloc(1, sizeof *l);
+        *l = (lock){number, PTHREAD_MUTEX_INITIALIZER, locks};
+        locks = l;
+    }
+    pthread_mutex_unlock(&listing);
+    return l;
 }
 
-static void on_released(ompt_mutex_t kind, ompt_wait_id_t lock, const void *caller) {
+static void on_acquired(ompt_mutex_t kind, ompt_wait_id_t number, const void *caller) {
     (void)kind, (void)caller;
-    __tsan_release((void *)(uintptr_t)lock);
+    lock *l = lock_of(number);
+    pthread_mutex_lock(&l->told);
+    __tsan_acquire(l);
+}
+
+static void on_released(ompt_mutex_t kind, ompt_wait_id_t number, const void *caller) {
+    (void)kind, (void)caller;
+    lock *l = lock_of(number);
+    __tsan_release(l);
+    pthread_mutex_unlock(&l->told);
 }
 
 static int begin(ompt_function_lookup_t lookup, int device, ompt_data_t *data) {
