@@ -1,6 +1,7 @@
 # For shell tests of several processes, which read it with `.` after scratch.sh: they meet on this
-# machine, at a port that nobody else is likely to have.
-ranks_port=$((20000 + $$ % 12000)) # below those that the system hands out
+# machine, at a port below those that the system hands out. A test takes up to 64, one after another:
+# tests that begin side by side, with processes of neighbouring numbers, do not meet.
+ranks_port=$((20000 + $$ % 187 * 64))
 export LONGSHOT_RANK_WAIT=30 MASTER_ADDR=127.0.0.1 OMP_NUM_THREADS=1
 start_rank() { # RANK SIZE command...: in the background, into rank.RANK.out and rank.RANK.err; its process is $!
     start_number=$1 start_size=$2
@@ -66,4 +67,19 @@ wait_for_steps() { # until rank 0 has shown some
         sleep 0.02
         tries=$((tries + 1))
     done
+}
+hear_hello() { # arguments of $program: what rank 1 of 2 says first, into the file hello
+    ranks_port=$((ranks_port + 1))
+    python3 - "$ranks_port" <<'END' &
+import socket, sys
+door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+link, _ = door.accept()
+open("hello", "wb").write(link.recv(48, socket.MSG_WAITALL))
+END
+    door=$!
+    start_rank 1 2 "$program" "$@"
+    rank_processes=$!
+    wait $door
+    wait_ranks
+    rm -f rank.*
 }

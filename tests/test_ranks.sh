@@ -151,19 +151,7 @@ END
     said "rank 1 has another version of longshot than rank 0"
     # what rank 1 says first, said again by one that is no rank at all
     rm -f rank.*
-    ranks_port=$((ranks_port + 1))
-    python3 - "$ranks_port" <<'END' &
-import socket, sys
-door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-link, _ = door.accept()
-open("hello", "wb").write(link.recv(48, socket.MSG_WAITALL))
-END
-    door=$!
-    start_rank 1 2 "$program" train $small out=z
-    rank_processes=$!
-    wait $door
-    wait_ranks
-    rm -f rank.*
+    hear_hello train $small out=z
     ranks_port=$((ranks_port + 1))
     start_rank 0 2 "$program" train $small out=z
     rank_processes=$!
