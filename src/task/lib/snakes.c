@@ -285,17 +285,20 @@ static void draw_line(const drawing *d, double angle, int rim, canvas out) {
 static void shrink(const drawing *d, canvas from, stencil *out) {
     const int shrunk = 2 * d->reach + 1, side = 2 * d->reach * FINE + 1;
     uint8_t rows[CANVAS][PATCH]; /* pixels are bytes in between, too */
-    for (int r = 0; r < side; r++)
-        for (int c = 0; c < shrunk; c++) {
-            int64_t sum = 0;
+    bool empty[CANVAS];          /* most rows: nothing is summed over them */
+    for (int r = 0; r < side; r++) {
+        empty[r] = memchr(from[r], 1, (size_t)side) == NULL;
+        for (int c = 0; c < shrunk && !empty[r]; c++) {
+            int32_t sum = 0; /* weights sum to PARTS: FULL times that has 30 bits */
             for (int i = 0; i < TAPS; i++)
                 sum += d->filter[c].at[i] * FULL * from[r][d->filter[c].first + i];
             rows[r][c] = as_byte(sum);
         }
+    }
     for (int r = 0; r < shrunk; r++) {
-        int64_t sums[PATCH] = {0};
+        int32_t sums[PATCH] = {0};
         for (int i = 0; i < TAPS; i++)
-            for (int c = 0; c < shrunk; c++)
+            for (int c = 0; c < shrunk && !empty[d->filter[r].first + i]; c++)
                 sums[c] += d->filter[r].at[i] * rows[d->filter[r].first + i][c];
         for (int c = 0; c < shrunk; c++) out->at[r][c] = as_byte(sums[c]);
     }
