@@ -18,6 +18,7 @@ typedef struct few_job {
     const void *a, *b;
     void *c;
     const float *bias; /* or NULL */
+    bool wide;         /* c is f32, not as a and b are */
     ls_cuda_few_norm norm;
     ls_cuda_few_activation act;
 } few_job;
@@ -32,17 +33,30 @@ static __device__ __forceinline__ ls_cuda_pack<T, EACH> read_once(const T *from)
     return pack;
 }
 
+/* A number as it would be written, of a result's type. */
+template <typename T> static __device__ __forceinline__ float rounded(const few_job &job, float x) {
+    return job.wide ? x : ls_cuda_wide(ls_cuda_narrow<T>(x));
+}
+template <typename T>
+static __device__ __forceinline__ void write(const few_job &job, int64_t i, int64_t n, float x) {
+    const int64_t at = i * job.c_stride + n;
+    if (job.wide)
+        ((float *)job.c)[at] = x;
+    else
+        ((T *)job.c)[at] = ls_cuda_narrow<T>(x);
+}
+
 /* A bias is rounded as cuBLASLt takes it: see product.cuh. */
-template <typename C>
+template <typename T>
 static __device__ __forceinline__ float bias_at(const few_job &job, int64_t n) {
-    return job.bias == NULL ? 0 : ls_cuda_wide(ls_cuda_narrow<C>(job.bias[n]));
+    return job.bias == NULL ? 0 : rounded<T>(job, job.bias[n]);
 }
 
 /* Of a result as it would be written. */
-template <typename C>
-static __device__ __forceinline__ float activated(ls_act_kind kind, float result) {
+template <typename T>
+static __device__ __forceinline__ float activated(const few_job &job, float result) {
     float slope;
-    return ls_cuda_activate_at(kind, ls_cuda_wide(ls_cuda_narrow<C>(result)), &slope);
+    return ls_cuda_activate_at(job.act.kind, rounded<T>(job, result), &slope);
 }
 
 /* What a lane has of AHEAD times 512 bytes of each row; what was used makes room for what lies AHEAD
@@ -166,7 +180,7 @@ static __device__ __forceinline__ int64_t weight_row(const few_job &job, int64_t
     return warp * PAIRS + j % PAIRS + (j < PAIRS ? 0 : job.n / 2);
 }
 
-template <typename T, typename C, int ROWS, int EACH_WARP, bool JOINED>
+template <typename T, int ROWS, int EACH_WARP, bool JOINED>
 static __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant__ few_job job) {
     enum {
         EACH = 16 / sizeof(T),
@@ -238,30 +252,26 @@ static __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) ahead.take(b, u, base + (AHEAD + u) * 32 * EACH, job.k);
     }
+    /* a lane has one of the results */
+    static_assert(ROWS * EACH_WARP <= 32, "a lane for each result");
+    float whole = 0;
 #pragma unroll
-    for (int i = 0; i < ROWS; i++) {
-        float whole[EACH_WARP];
-#pragma unroll
-        for (int j = 0; j < EACH_WARP; j++) {
-            const int64_t row = weight_row<EACH_WARP>(job, warp, j);
-            whole[j] = ls_cuda_warp_sum(sum[i][j]);
-            whole[j] += row < job.n ? bias_at<C>(job, row) : 0;
-        }
-        C *c = (C *)job.c + i * job.c_stride;
-#pragma unroll
-        for (int j = 0; j < EACH_WARP; j++) {
-            const int64_t row = weight_row<EACH_WARP>(job, warp, j);
-            if (lane != i * EACH_WARP + j || i >= job.m || row >= job.n) continue;
-            if (!JOINED || !job.act.there)
-                c[row] = ls_cuda_narrow<C>(whole[j]);
-            else if (!job.act.gated)
-                c[row] = ls_cuda_narrow<C>(activated<C>(job.act.kind, whole[j]));
-            else if (j < EACH_WARP / 2 && row < job.n / 2)
-                c[row] = ls_cuda_narrow<C>(
-                    activated<C>(job.act.kind, whole[j]) *
-                    ls_cuda_wide(ls_cuda_narrow<C>(whole[(j + EACH_WARP / 2) % EACH_WARP])));
-        }
+    for (int at = 0; at < ROWS * EACH_WARP; at++) {
+        const float one = ls_cuda_warp_sum(sum[at / EACH_WARP][at % EACH_WARP]);
+        if (lane == at) whole = one;
     }
+    const int i = lane / EACH_WARP, j = lane % EACH_WARP;
+    const int64_t row = weight_row<EACH_WARP>(job, warp, j);
+    whole += row < job.n ? bias_at<T>(job, row) : 0;
+    /* of a gate its value */
+    const float other = JOINED ? __shfl_xor_sync(0xffffffffu, whole, EACH_WARP / 2) : 0;
+    if (i >= job.m || row >= job.n) return;
+    if (!JOINED || !job.act.there)
+        write<T>(job, i, row, whole);
+    else if (!job.act.gated)
+        write<T>(job, i, row, activated<T>(job, whole));
+    else if (j < EACH_WARP / 2 && row < job.n / 2)
+        write<T>(job, i, row, activated<T>(job, whole) * rounded<T>(job, other));
 }
 
 /* ---- on the host ---- */
@@ -283,53 +293,56 @@ static size_t norm_bytes(int64_t m, int64_t k, size_t size) {
     return (size_t)k * (2 * sizeof(float) + (size_t)m * size);
 }
 
-/* As many rows of the weight to a warp as leave enough warps for every multiprocessor; a gate and its
- * value are two. */
-template <typename T, typename C, int ROWS, bool JOINED>
-static void launch(const ls_run *run, const few_job *job) {
-    const char *what = "a product of few rows";
-    const int64_t enough = 7 * ls_cuda_of(run)->processors;
-    const int most = job->n >= 4 * enough ? 4 : job->n >= 2 * enough ? 2 : 1;
-    const int each = job->act.gated && most == 1 ? 2 : most;
-    const unsigned blocks = ls_cuda_blocks(job->n, each * WARPS);
+template <typename T, int ROWS, int EACH_WARP, bool JOINED>
+static void start(const ls_run *run, const few_job *job) {
     const size_t shared = JOINED ? norm_bytes(job->m, job->k, sizeof(T)) : 0;
-    if (each == 4)
-        ls_cuda_follow_with(run, what, few_rows<T, C, ROWS, 4, JOINED>, blocks, THREADS, shared,
-                            *job);
-    else if (each == 2)
-        ls_cuda_follow_with(run, what, few_rows<T, C, ROWS, 2, JOINED>, blocks, THREADS, shared,
-                            *job);
-    else
-        ls_cuda_follow_with(run, what, few_rows<T, C, ROWS, 1, JOINED>, blocks, THREADS, shared,
-                            *job);
+    ls_cuda_follow_with(run, "a product of few rows", few_rows<T, ROWS, EACH_WARP, JOINED>,
+                        ls_cuda_blocks(job->n, EACH_WARP * WARPS), THREADS, shared, *job);
 }
 
-template <typename T, typename C, bool JOINED>
-static void launch_rows(const ls_run *run, const few_job *job) {
-    if (job->m == 1)
-        launch<T, C, 1, JOINED>(run, job);
-    else if (job->m == 2)
-        launch<T, C, 2, JOINED>(run, job);
-    else if (job->m <= 4)
-        launch<T, C, 4, JOINED>(run, job);
+/* As many rows of the weight to a warp as leave enough warps for every multiprocessor. */
+template <typename T, int ROWS> static void launch(const ls_run *run, const few_job *job) {
+    const int64_t enough = 7 * ls_cuda_of(run)->processors;
+    if (job->n >= 4 * enough)
+        start<T, ROWS, 4, false>(run, job);
+    else if (job->n >= 2 * enough)
+        start<T, ROWS, 2, false>(run, job);
     else
-        launch<T, C, ROWS_MAX, JOINED>(run, job);
+        start<T, ROWS, 1, false>(run, job);
+}
+
+template <typename T> static void launch_rows(const ls_run *run, const few_job *job) {
+    if (job->m == 1)
+        launch<T, 1>(run, job);
+    else if (job->m == 2)
+        launch<T, 2>(run, job);
+    else if (job->m <= 4)
+        launch<T, 4>(run, job);
+    else
+        launch<T, ROWS_MAX>(run, job);
+}
+
+/* What only LONGSHOT_CUDA_JOIN brings here has two kernels; a gate and its value are two rows of the
+ * weight. */
+template <typename T> static void launch_joined(const ls_run *run, const few_job *job) {
+    if (job->m == 1)
+        start<T, 1, 2, true>(run, job);
+    else
+        start<T, ROWS_MAX, 2, true>(run, job);
 }
 
 static few_job job_of(const ls_cuda_product *g) {
-    few_job job = {g->m,        g->n,      g->k,      g->a.stride, g->b.stride,
-                   g->c_stride, g->a.data, g->b.data, g->c,        g->bias};
+    few_job job = {g->m,      g->n,      g->k, g->a.stride, g->b.stride,        g->c_stride,
+                   g->a.data, g->b.data, g->c, g->bias,     g->c_type == LS_F32};
     return job;
 }
 
 void ls_cuda_few_rows(const ls_run *run, const ls_cuda_product *g) {
     const few_job job = job_of(g);
     if (g->a.type == LS_F32)
-        launch_rows<float, float, false>(run, &job);
-    else if (g->c_type == LS_F32)
-        launch_rows<ls_cuda_bf16, float, false>(run, &job);
+        launch_rows<float>(run, &job);
     else
-        launch_rows<ls_cuda_bf16, ls_cuda_bf16, false>(run, &job);
+        launch_rows<ls_cuda_bf16>(run, &job);
 }
 
 bool ls_cuda_few_rows_join(const ls_run *run, const ls_cuda_product *g,
@@ -347,8 +360,8 @@ bool ls_cuda_few_rows_join(const ls_run *run, const ls_cuda_product *g,
     job.norm = *norm;
     job.act = *act;
     if (g->a.type == LS_F32)
-        launch_rows<float, float, true>(run, &job);
+        launch_joined<float>(run, &job);
     else
-        launch_rows<ls_cuda_bf16, ls_cuda_bf16, true>(run, &job);
+        launch_joined<ls_cuda_bf16>(run, &job);
     return true;
 }

@@ -85,6 +85,8 @@ static __device__ __forceinline__ void ls_cuda_row_place(const ls_cuda_layout &l
                                                          int64_t (&place)[OPERANDS]) {
 #pragma unroll
     for (int o = 0; o < OPERANDS; o++) place[o] = 0;
+        /* there are seldom more than two: unrolled it would be most of the code of many kernels */
+#pragma unroll 1
     for (int axis = 0; axis < layout.axes; axis++) {
         uint64_t at = row;
         if (axis + 1 < layout.axes) row = ls_cuda_divide(at, layout.by_dim[axis], &at);

@@ -1,17 +1,15 @@
-/* Gradients of attention in tiles: the widths, each of a file of its own (attention_backward.h). */
-#include "tensor/op/attention/attention_job.cuh"
-
-template <int D> void ls_cuda_attention_width_grad(const ls_run *run, const ls_cuda_attention *job);
+/* Gradients of attention in tiles: the widths that have kernels for plain scores alone. 64 and 128
+ * have files of their own. */
+#include "tensor/op/attention/attention_backward.cuh"
 
 void ls_cuda_attention_tiles_grad(const ls_run *run, const ls_cuda_attention *job) {
-    if (job->K <= 16)
-        ls_cuda_attention_width_grad<16>(run, job);
-    else if (job->K <= 32)
-        ls_cuda_attention_width_grad<32>(run, job);
+    const bool plain = ls_tile_all_plain(job);
+    if (plain && job->K <= 32)
+        width_grad<32, true>(run, job);
     else if (job->K <= 64)
-        ls_cuda_attention_width_grad<64>(run, job);
-    else if (job->K <= 96)
-        ls_cuda_attention_width_grad<96>(run, job);
+        ls_cuda_attention_grad_64(run, job);
+    else if (plain && job->K <= 96)
+        width_grad<96, true>(run, job);
     else
-        ls_cuda_attention_width_grad<128>(run, job);
+        ls_cuda_attention_grad_128(run, job);
 }

@@ -16,7 +16,7 @@
  * The gradient of a table are sums of ds by column. The blocks that compute dq have all pairs of
  * their queries: each leaves its sums, and attention_table.cu adds them up.
  *
- * One file for each width instantiates this, so that they compile side by side. */
+ * Files for the widths instantiate this, so that they compile side by side. */
 #ifndef LS_TENSOR_CUDA_ATTENTION_BACKWARD_H
 #define LS_TENSOR_CUDA_ATTENTION_BACKWARD_H
 
@@ -25,6 +25,9 @@
 #include "tensor/op/attention/attention_tiles.cuh"
 
 enum { INNER = LS_ATTENTION_TILE };
+
+void ls_cuda_attention_grad_64(const ls_run *run, const ls_cuda_attention *job);
+void ls_cuda_attention_grad_128(const ls_run *run, const ls_cuda_attention *job);
 
 template <int D, bool KEYS_OUTER, bool LISTED> struct shape {
     static const int BANDS = KEYS_OUTER && D > 64 ? 1 : 2;
@@ -329,7 +332,7 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
     typedef shape<D, KEYS_OUTER, LISTED> sizes;
     typedef grad_tiles<D, KIND, KEYS_OUTER, LISTED> shared;
     enum {
-        BIASED = KIND >= LS_TILE_BIASED,
+        BIASED = KIND == LS_TILE_BIASED,
         M = sizes::BANDS,
         COLUMNS = sizes::COLUMNS,
         STRIDE = sizes::STRIDE,
@@ -493,42 +496,45 @@ static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
 }
 
 /* Of keys and values, or of queries and a table. */
-template <int D, bool KEYS_OUTER>
+template <int D, bool PLAIN, bool KEYS_OUTER>
 static void launch_side(const ls_run *run, const ls_cuda_attention *job, int at) {
-    const ls_cuda_key_set *s = &job->set[at];
-    const int kind = ls_tile_kind_of(job, s);
-    if (s->query_plan.pieces != NULL) {
-        if (kind == LS_TILE_PLAIN)
-            launch_listed<D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
-        else
-            launch_listed<D, LS_TILE_BIASED, KEYS_OUTER>(run, job, at);
-    } else if (kind == LS_TILE_PLAIN) {
+    if constexpr (PLAIN) {
         launch<D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
-    } else if (kind == LS_TILE_TABLE) {
-        launch<D, LS_TILE_TABLE, KEYS_OUTER>(run, job, at);
-    } else if (kind == LS_TILE_BIASED) {
-        launch<D, LS_TILE_BIASED, KEYS_OUTER>(run, job, at);
     } else {
-        launch<D, LS_TILE_CAPPED, KEYS_OUTER>(run, job, at);
+        const ls_cuda_key_set *s = &job->set[at];
+        const int kind = ls_tile_kind_of(job, s);
+        if (s->query_plan.pieces != NULL) {
+            if (kind == LS_TILE_PLAIN)
+                launch_listed<D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
+            else
+                launch_listed<D, LS_TILE_BIASED, KEYS_OUTER>(run, job, at);
+        } else if (kind == LS_TILE_PLAIN) {
+            launch<D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
+        } else if (kind == LS_TILE_TABLE) {
+            launch<D, LS_TILE_TABLE, KEYS_OUTER>(run, job, at);
+        } else {
+            launch<D, LS_TILE_BIASED, KEYS_OUTER>(run, job, at);
+        }
     }
 }
 
 /* All passes of a side together, since sets and sides share the slots. */
-template <int D, bool KEYS_OUTER>
+template <int D, bool PLAIN, bool KEYS_OUTER>
 static void launch_passes(const ls_run *run, const ls_cuda_attention *job, int at) {
     for (int pass = 0; pass < job->passes; pass++) {
         const ls_cuda_attention one = ls_cuda_attention_pass(job, pass);
-        launch_side<D, KEYS_OUTER>(run, &one, at);
+        launch_side<D, PLAIN, KEYS_OUTER>(run, &one, at);
     }
 }
 
-template <int D>
-void ls_cuda_attention_width_grad(const ls_run *run, const ls_cuda_attention *job) {
+/* PLAIN: all sets are (ls_tile_all_plain). */
+template <int D, bool PLAIN>
+static void width_grad(const ls_run *run, const ls_cuda_attention *job) {
     for (int at = 0; at < job->sets; at++) {
         const ls_cuda_key_set *s = &job->set[at];
-        if (s->dk.data != NULL || s->dv.data != NULL) launch_passes<D, true>(run, job, at);
+        if (s->dk.data != NULL || s->dv.data != NULL) launch_passes<D, PLAIN, true>(run, job, at);
         if (s->dq.data != NULL || ls_cuda_attention_table_summed(job, at))
-            launch_passes<D, false>(run, job, at);
+            launch_passes<D, PLAIN, false>(run, job, at);
     }
 }
 

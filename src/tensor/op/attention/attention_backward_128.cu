@@ -1,4 +1,6 @@
 /* Gradients of attention with heads of 128. */
 #include "tensor/op/attention/attention_backward.cuh"
 
-template void ls_cuda_attention_width_grad<128>(const ls_run *run, const ls_cuda_attention *job);
+void ls_cuda_attention_grad_128(const ls_run *run, const ls_cuda_attention *job) {
+    width_grad<128, false>(run, job);
+}

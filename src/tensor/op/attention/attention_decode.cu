@@ -442,37 +442,35 @@ bool ls_cuda_attention_decode_fits(const ls_run *run, const ls_node *node,
     return s->key_position + s->keys == job->start + 1; /* the token's own key is the last */
 }
 
-template <typename T, int LANES, bool DECAYS>
-static void launch(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
-    const dim3 blocks((unsigned)job->splits, (unsigned)(job->H / heads), (unsigned)batch);
-    const char *what = "attention, one token";
-    if (heads == 4)
-        ls_cuda_follow(run, what, decode<T, LANES, 4, DECAYS>, blocks, THREADS, *job);
-    else if (heads == 2)
-        ls_cuda_follow(run, what, decode<T, LANES, 2, DECAYS>, blocks, THREADS, *job);
-    else
-        ls_cuda_follow(run, what, decode<T, LANES, 1, DECAYS>, blocks, THREADS, *job);
+/* Heads of a block. With decays, which are rare, there are no kernels for several. */
+static int heads_of(const ls_cuda_attention *given) {
+    if (given->set[0].log_decay != NULL) return 1;
+    return ls_cuda_attention_decode_heads(given->H, given->G);
 }
 
 template <typename T, int LANES>
-static void launch_kind(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
+static void launch(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
+    const dim3 blocks((unsigned)job->splits, (unsigned)(job->H / heads), (unsigned)batch);
+    const char *what = "attention, one token";
     if (job->log_decay != NULL)
-        launch<T, LANES, true>(run, job, batch, heads);
+        ls_cuda_follow(run, what, decode<T, LANES, 1, true>, blocks, THREADS, *job);
+    else if (heads == 4)
+        ls_cuda_follow(run, what, decode<T, LANES, 4, false>, blocks, THREADS, *job);
+    else if (heads == 2)
+        ls_cuda_follow(run, what, decode<T, LANES, 2, false>, blocks, THREADS, *job);
     else
-        launch<T, LANES, false>(run, job, batch, heads);
+        ls_cuda_follow(run, what, decode<T, LANES, 1, false>, blocks, THREADS, *job);
 }
 
 template <typename T>
 static void launch_width(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
     const int lanes = job->D * (int)sizeof(T) / 16;
-    if (lanes <= 4)
-        launch_kind<T, 4>(run, job, batch, heads);
-    else if (lanes <= 8)
-        launch_kind<T, 8>(run, job, batch, heads);
+    if (lanes <= 8) /* of a narrow head some have nothing */
+        launch<T, 8>(run, job, batch, heads);
     else if (lanes <= 16)
-        launch_kind<T, 16>(run, job, batch, heads);
+        launch<T, 16>(run, job, batch, heads);
     else
-        launch_kind<T, 32>(run, job, batch, heads);
+        launch<T, 32>(run, job, batch, heads);
 }
 
 /* How a node of a chain rotates. */
@@ -566,7 +564,7 @@ void ls_cuda_attention_decode(const ls_run *run, ls_cuda_attention *given, ls_dt
     job.part_out = given->part_out;
     job.part_lse = given->part_lse;
     if (chain != NULL) add_chain(&job, chain);
-    const int heads = ls_cuda_attention_decode_heads(given->H, given->G);
+    const int heads = heads_of(given);
     const bool counted = (int64_t)given->B * (given->H / heads) <= LS_CUDA_ARRIVALS;
     if (counted && given->splits <= PARTS_MAX) job.arrivals = ls_cuda_of(run)->arrivals;
     if (type == LS_F32)

@@ -28,7 +28,7 @@ template <int D, int KIND, int WARPS> struct shared_tiles {
 };
 
 /* Adds biases to scores and sets those of pairs that are not admitted to -infinity. Scores are then
- * in units of log 2 where they are `BIASED` or `CAPPED`, and in natural ones with a table (`strip`: that of
+ * in units of log 2 where they are `BIASED`, and in natural ones with a table (`strip`: that of
  * step 0 and the first key). */
 template <int COLUMNS, int KIND, typename QUERY_MARK, typename KEY_MARK>
 static __device__ void adjust(float s[BANDS][COLUMNS / 8][4], float factor,
@@ -48,17 +48,18 @@ static __device__ void adjust(float s[BANDS][COLUMNS / 8][4], float factor,
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             KEY_MARK key = {};
-            if (KIND >= LS_TILE_BIASED || !full) key = keys[n * 8 + 2 * t + c];
+            if (KIND == LS_TILE_BIASED || !full) key = keys[n * 8 + 2 * t + c];
 #pragma unroll
             for (int m = 0; m < BANDS; m++)
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
                     float *at = &s[m][n][2 * half + c];
                     const int r = m * 16 + g + 8 * half;
-                    if constexpr (KIND >= LS_TILE_BIASED)
+                    if constexpr (KIND == LS_TILE_BIASED)
                         *at = *at * factor + ls_tile_bias_at(bias, queries[r].offset + key.offset,
                                                              queries[r].whole + key.whole);
-                    if constexpr (KIND == LS_TILE_CAPPED) *at = ls_tile_cap(*at, bias.cap);
+                    if constexpr (KIND == LS_TILE_BIASED)
+                        if (bias.cap > 0) *at = ls_tile_cap(*at, bias.cap);
                     if constexpr (KIND == LS_TILE_TABLE)
                         *at = *at * factor + by_row[m][half][-8 * n - c];
                     if (!full && !(row + r >= key.first && row + r < key.end)) *at = -INFINITY;
@@ -109,7 +110,7 @@ static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_key_set 
                             const ls_tile_walk &walk, ls_cuda_span part, int b, int h, int row,
                             shared_tiles<D, KIND, WARPS> &tiles, ls_tile_running<D, BANDS> &state) {
     enum {
-        BIASED = KIND >= LS_TILE_BIASED,
+        BIASED = KIND == LS_TILE_BIASED,
         COLUMNS = shape<D, KIND>::COLUMNS,
         STRIDE = ls_tile_shape<D>::STRIDE,
         QUERIES = shared_tiles<D, KIND, WARPS>::QUERIES,
@@ -287,10 +288,8 @@ template <int D> static void launch_width(const ls_run *run, const ls_cuda_atten
         launch<D, LS_TILE_PLAIN>(run, job);
     } else if (kind == LS_TILE_TABLE) {
         launch<D, LS_TILE_TABLE>(run, job);
-    } else if (kind == LS_TILE_BIASED) {
-        launch<D, LS_TILE_BIASED>(run, job);
     } else {
-        launch<D, LS_TILE_CAPPED>(run, job);
+        launch<D, LS_TILE_BIASED>(run, job);
     }
 }
 
@@ -308,14 +307,13 @@ bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type) {
 }
 
 static void one_pass(const ls_run *run, const ls_cuda_attention *job) {
-    if (job->K <= 16)
-        launch_width<16>(run, job);
-    else if (job->K <= 32)
-        launch_width<32>(run, job);
+    const bool plain = ls_tile_all_plain(job) && job->scale > 0;
+    if (plain && job->K <= 32)
+        launch<32, LS_TILE_PLAIN>(run, job);
     else if (job->K <= 64)
         launch_width<64>(run, job);
-    else if (job->K <= 96)
-        launch_width<96>(run, job);
+    else if (plain && job->K <= 96)
+        launch<96, LS_TILE_PLAIN>(run, job);
     else
         launch_width<128>(run, job);
 }

@@ -238,14 +238,8 @@ template <int D> static void launch(const ls_run *run, const ls_cuda_attention *
 }
 
 void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int set) {
-    if (job->K <= 16)
-        launch<16>(run, job, set);
-    else if (job->K <= 32)
-        launch<32>(run, job, set);
-    else if (job->K <= 64)
+    if (job->K <= 64)
         launch<64>(run, job, set);
-    else if (job->K <= 96)
-        launch<96>(run, job, set);
     else
         launch<128>(run, job, set);
 }

@@ -3,7 +3,8 @@
  * A tile lies in shared memory row by row, each row padded by 16 bytes so that eight rows at one
  * column fall on different banks. A block has four warps; each takes M bands of 16 rows of the
  * "outer" tile, which stays, and all columns of the "inner" tiles, which pass by. A head whose
- * width lies between those that there are kernels for has zeros behind it.
+ * width lies between those that there are kernels for has zeros behind it: widths are 32, 64, 96 and
+ * 128 for plain scores, 64 and 128 for all others.
  *
  * How the 32 lanes hold the parts of m16n8k16: with g = lane / 4 and t = lane % 4 a sum c[4] is at
  * rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1. Two neighbouring sums, rounded and
@@ -198,8 +199,8 @@ typedef struct ls_tile_mark {
 
 /* What the scores of a set are besides products: nothing, numbers of a table by the distance of
  * whole coordinates that grow by at most 1 from row to row (ls_cuda_key_set.table_steps), or
- * anything; and that with a cap. */
-enum { LS_TILE_PLAIN, LS_TILE_TABLE, LS_TILE_BIASED, LS_TILE_CAPPED };
+ * anything, also with a cap. */
+enum { LS_TILE_PLAIN, LS_TILE_TABLE, LS_TILE_BIASED };
 
 /* What is kept of a mark: where nothing depends on distance, only who admits whom; for a table also
  * how far a query's coordinate is from that of the first of its tile. */
@@ -212,7 +213,6 @@ template <int KIND> struct ls_tile_kept {
     typedef ls_tile_step query;
 };
 template <> struct ls_tile_kept<LS_TILE_BIASED> { typedef ls_tile_mark key, query; };
-template <> struct ls_tile_kept<LS_TILE_CAPPED> { typedef ls_tile_mark key, query; };
 
 __device__ static inline ls_tile_mark ls_tile_query_mark(const ls_cuda_attention &job,
                                                          const ls_cuda_key_set &s, double origin,
@@ -271,7 +271,7 @@ template <int KIND>
 __device__ static inline void
 ls_tile_mark_query(typename ls_tile_kept<KIND>::query &to, const ls_cuda_attention &job,
                    const ls_cuda_key_set &s, double origin, int b, int first, int row) {
-    if constexpr (KIND >= LS_TILE_BIASED)
+    if constexpr (KIND == LS_TILE_BIASED)
         to = ls_tile_query_mark(job, s, origin, b, row);
     else if (s.table != NULL)
         to = ls_tile_coordinate(job, s, b, row) - ls_tile_coordinate(job, s, b, first);
@@ -282,7 +282,7 @@ template <int KIND>
 __device__ static inline void
 ls_tile_mark_key(typename ls_tile_kept<KIND>::key &to, const ls_cuda_attention &job,
                  const ls_cuda_key_set &s, double origin, int b, int row) {
-    if constexpr (KIND >= LS_TILE_BIASED)
+    if constexpr (KIND == LS_TILE_BIASED)
         to = ls_tile_key_mark(job, s, origin, b, row);
     else
         to = ls_tile_key_bounds(job, s, b, row);
@@ -319,7 +319,7 @@ typedef struct ls_tile_bias {
     bool both_ways;
     const float *table;
     int rows;
-    float cap;
+    float cap; /* 0: none */
 } ls_tile_bias;
 
 __device__ static inline ls_tile_bias ls_tile_bias_of(const ls_cuda_attention &job,
@@ -375,7 +375,7 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
         for (int c = 0; c < 2; c++) {
             const int at = n * 8 + 2 * t + c;
             COLUMN_MARK across = {};
-            if (KIND >= LS_TILE_BIASED || (KIND == LS_TILE_TABLE && KEYS_OUTER) ||
+            if (KIND == LS_TILE_BIASED || (KIND == LS_TILE_TABLE && KEYS_OUTER) ||
                 (!full && !KEYS_OUTER))
                 across = columns[at];
 #pragma unroll
@@ -385,10 +385,11 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
                     const int r = m * 16 + g + 8 * half, element = 2 * half + c;
                     const int query = KEYS_OUTER ? at : r;
                     float score = s[m][n][element] * factor + more;
-                    if constexpr (KIND >= LS_TILE_BIASED)
+                    if constexpr (KIND == LS_TILE_BIASED)
                         score += ls_tile_bias_at(bias, rows[r].offset + across.offset,
                                                  rows[r].whole + across.whole);
-                    if constexpr (KIND == LS_TILE_CAPPED) score = ls_tile_cap(score, bias.cap);
+                    if constexpr (KIND == LS_TILE_BIASED)
+                        if (bias.cap > 0) score = ls_tile_cap(score, bias.cap);
                     if constexpr (KIND == LS_TILE_TABLE && KEYS_OUTER)
                         score += by_row[m][half][across] * LS_CUDA_LOG2_E;
                     if constexpr (KIND == LS_TILE_TABLE && !KEYS_OUTER)
@@ -405,8 +406,8 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
                     const float p = ls_exp2(score - lse[query]);
                     s[m][n][element] = p;
                     ds[m][n][element] = p * (ds[m][n][element] - dot[query]);
-                    if constexpr (KIND == LS_TILE_CAPPED)
-                        ds[m][n][element] *= ls_cuda_cap_slope(score, bias.cap);
+                    if constexpr (KIND == LS_TILE_BIASED)
+                        if (bias.cap > 0) ds[m][n][element] *= ls_cuda_cap_slope(score, bias.cap);
                 }
         }
 }
@@ -544,10 +545,19 @@ __device__ static inline ls_tile_walk ls_tile_walk_listed(const ls_block_rows &l
 }
 
 static inline int ls_tile_kind_of(const ls_cuda_attention *job, const ls_cuda_key_set *s) {
-    if (job->cap > 0) return LS_TILE_CAPPED;
+    if (job->cap > 0) return LS_TILE_BIASED;
     const bool table_alone = s->slopes == NULL && s->log_decay == NULL && s->table_steps;
     if (s->slopes == NULL && s->table == NULL && s->log_decay == NULL) return LS_TILE_PLAIN;
     return table_alone && s->query_plan.pieces == NULL ? LS_TILE_TABLE : LS_TILE_BIASED;
+}
+
+/* Whether all sets are plain and none is a list. */
+static inline bool ls_tile_all_plain(const ls_cuda_attention *job) {
+    for (int s = 0; s < job->sets; s++)
+        if (ls_tile_kind_of(job, &job->set[s]) != LS_TILE_PLAIN ||
+            job->set[s].query_plan.pieces != NULL)
+            return false;
+    return true;
 }
 
 #endif

@@ -1,6 +1,4 @@
 /* Rows of a table by token number, their gradient, and the last row of each sequence. */
-#include <cub/device/device_radix_sort.cuh>
-
 #include "tensor/cuda/follow.cuh"
 #include "tensor/cuda/rows.cuh"
 
@@ -52,10 +50,10 @@ static void embed(const ls_run *run, const ls_node *node) {
 enum { PIECE = 64, GRAD_THREADS = 128, AHEAD = 8 };
 
 typedef struct grad_places {
-    size_t sort_bytes;
-    void *sort;
-    uint32_t *keys, *unsorted, *order;
-    float *heads, *tails; /* [pieces][width] */
+    uint32_t *keys, *order;             /* sorted */
+    uint32_t *other_keys, *other_order; /* half sorted */
+    uint32_t *counts;                   /* [DIGITS][tiles] */
+    float *heads, *tails;               /* [pieces][width] */
     size_t bytes;
 } grad_places;
 
@@ -70,11 +68,130 @@ static __device__ __forceinline__ bool is_padding(uint32_t key) {
     return (int32_t)key < 0;
 }
 
-static cudaError_t sort_tokens(void *space, size_t *bytes, const uint32_t *ids, uint32_t *keys,
-                               const uint32_t *unsorted, uint32_t *order, int64_t count, int bits,
-                               cudaStream_t stream) {
-    return cub::DeviceRadixSort::SortPairs(space, *bytes, ids, keys, unsorted, order, (int)count, 0,
-                                           bits, stream);
+/* ---- sorting ----
+ *
+ * Digit by digit, the lowest first; each time equal digits stay in order. A block has a tile of the
+ * list, its warps have strips of that. Tiles are counted, the counts of all digits and tiles added up,
+ * and then every entry has its place: behind lower digits, earlier tiles, earlier strips and earlier
+ * entries of its strip. */
+
+enum {
+    DIGIT_BITS = 8,
+    DIGITS = 1 << DIGIT_BITS,
+    SORT_WARPS = 8,
+    SORT_THREADS = 32 * SORT_WARPS,
+    STRIP = 256, /* entries of a warp */
+    SORT_TILE = SORT_WARPS * STRIP,
+    SUM_THREADS = 1024,
+};
+static_assert((int)SORT_THREADS == (int)DIGITS, "a thread for each digit");
+
+typedef struct sort_pass {
+    const uint32_t *keys, *order; /* order NULL: an entry's number is its place */
+    uint32_t *to_keys, *to_order, *counts;
+    int64_t count;
+    int shift;
+    uint32_t mask;
+} sort_pass;
+
+/* Adds a warp's strip to its counts of digits. */
+static __device__ void count_strip(const sort_pass &pass, int64_t first, uint32_t *counts) {
+    const int lane = (int)threadIdx.x % 32;
+    for (int at = lane; at < STRIP; at += 32)
+        if (first + at < pass.count)
+            atomicAdd(&counts[pass.keys[first + at] >> pass.shift & pass.mask], 1u);
+}
+
+/* counts[digit][tile] of tile blockIdx.x. */
+static __global__ void __launch_bounds__(SORT_THREADS) count_digits(const sort_pass pass) {
+    __shared__ uint32_t counts[DIGITS];
+    counts[threadIdx.x] = 0;
+    __syncthreads();
+    const int64_t first = (int64_t)blockIdx.x * SORT_TILE + threadIdx.x / 32 * STRIP;
+    count_strip(pass, first, counts);
+    __syncthreads();
+    pass.counts[threadIdx.x * (uint64_t)gridDim.x + blockIdx.x] = counts[threadIdx.x];
+}
+
+/* Of each count the sum of those before it; one block. */
+static __global__ void __launch_bounds__(SUM_THREADS) sum_counts(uint32_t *counts, int64_t count) {
+    __shared__ uint32_t sums[SUM_THREADS];
+    const int thread = (int)threadIdx.x;
+    const int64_t each = (count + SUM_THREADS - 1) / SUM_THREADS, first = thread * each;
+    const int64_t end = first + each < count ? first + each : count;
+    uint32_t sum = 0;
+    for (int64_t i = first; i < end; i++) sum += counts[i];
+    sums[thread] = sum;
+    __syncthreads();
+    for (int apart = 1; apart < SUM_THREADS; apart *= 2) {
+        const uint32_t more = thread >= apart ? sums[thread - apart] : 0;
+        __syncthreads();
+        sums[thread] += more;
+        __syncthreads();
+    }
+    uint32_t before = sums[thread] - sum;
+    for (int64_t i = first; i < end; i++) {
+        const uint32_t here = counts[i];
+        counts[i] = before;
+        before += here;
+    }
+}
+
+/* Tile blockIdx.x goes to its places. */
+static __global__ void __launch_bounds__(SORT_THREADS) place_entries(const sort_pass pass) {
+    __shared__ uint32_t places[SORT_WARPS][DIGITS]; /* of a strip's next entry with a digit */
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int64_t first = (int64_t)blockIdx.x * SORT_TILE + warp * STRIP;
+    for (int w = 0; w < SORT_WARPS; w++) places[w][threadIdx.x] = 0;
+    __syncthreads();
+    count_strip(pass, first, places[warp]);
+    __syncthreads();
+    uint32_t place = pass.counts[threadIdx.x * (uint64_t)gridDim.x + blockIdx.x];
+    for (int w = 0; w < SORT_WARPS; w++) {
+        const uint32_t here = places[w][threadIdx.x];
+        places[w][threadIdx.x] = place;
+        place += here;
+    }
+    __syncthreads();
+    for (int from = 0; from < STRIP; from += 32) {
+        const int64_t at = first + from + lane;
+        const bool there = at < pass.count;
+        const uint32_t key = there ? pass.keys[at] : 0;
+        /* beyond the list: a digit that no entry has */
+        const uint32_t digit = there ? key >> pass.shift & pass.mask : (uint32_t)DIGITS;
+        const uint32_t same = __match_any_sync(0xffffffffu, digit);
+        const int before = __popc(same & ((1u << lane) - 1));
+        const uint32_t to = there ? places[warp][digit] + (uint32_t)before : 0;
+        __syncwarp();
+        if (there && before == 0) places[warp][digit] += (uint32_t)__popc(same);
+        __syncwarp();
+        if (!there) continue;
+        pass.to_keys[to] = key;
+        pass.to_order[to] = pass.order == NULL ? (uint32_t)at : pass.order[at];
+    }
+}
+
+/* Entries by their keys' lowest bits. */
+static void sort_tokens(const ls_run *run, const uint32_t *ids, const grad_places *at,
+                        int64_t count, int bits) {
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    const unsigned tiles = ls_cuda_blocks(count, SORT_TILE);
+    const int passes = (bits + DIGIT_BITS - 1) / DIGIT_BITS;
+    sort_pass pass = {ids, NULL, NULL, NULL, at->counts, count, 0, 0};
+    for (int i = 0; i < passes; i++) {
+        const bool last = (passes - i) % 2 == 1; /* so that the last one writes what is asked for */
+        const int left = bits - pass.shift;
+        pass.to_keys = last ? at->keys : at->other_keys;
+        pass.to_order = last ? at->order : at->other_order;
+        pass.mask = (1u << (left < DIGIT_BITS ? left : DIGIT_BITS)) - 1;
+        count_digits<<<tiles, SORT_THREADS, 0, stream>>>(pass);
+        sum_counts<<<1, SUM_THREADS, 0, stream>>>(pass.counts, (int64_t)DIGITS * tiles);
+        place_entries<<<tiles, SORT_THREADS, 0, stream>>>(pass);
+        pass.keys = pass.to_keys;
+        pass.order = pass.to_order;
+        pass.shift += DIGIT_BITS;
+    }
+    ls_cuda_launched(run, "sorting tokens");
 }
 
 /* How the workspace is divided; with base NULL only `bytes` means anything. */
@@ -82,15 +199,14 @@ static grad_places places_of(const ls_node *node, char *base) {
     int64_t count = ls_count(node->in[1]), width = node->in[2]->dim[1];
     int64_t pieces = ls_ceil_div(count, PIECE);
     grad_places at = {};
-    sort_tokens(NULL, &at.sort_bytes, NULL, NULL, NULL, NULL, count, bits_for(node->in[2]->dim[0]),
-                0);
     const size_t list = (size_t)ls_round_up(count * 4, 256);
     const size_t rows = (size_t)ls_round_up(pieces * width * 4, 256);
-    at.sort = base;
-    at.keys = (uint32_t *)(base + ls_round_up((int64_t)at.sort_bytes, 256));
-    at.unsorted = at.keys + list / 4;
-    at.order = at.unsorted + list / 4;
-    at.heads = (float *)(at.order + list / 4);
+    at.keys = (uint32_t *)base;
+    at.order = at.keys + list / 4;
+    at.other_keys = at.order + list / 4;
+    at.other_order = at.other_keys + list / 4;
+    at.counts = at.other_order + list / 4;
+    at.heads = (float *)(at.counts + DIGITS * ls_ceil_div(count, SORT_TILE));
     at.tails = at.heads + rows / 4;
     at.bytes = (size_t)((char *)(at.tails + rows / 4) - base);
     return at;
@@ -99,12 +215,6 @@ static grad_places places_of(const ls_node *node, char *base) {
 static size_t grad_workspace(const ls_node *node, int threads) {
     (void)threads;
     return places_of(node, NULL).bytes;
-}
-
-static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    number_kernel(uint32_t *numbers, int64_t count) {
-    int64_t i = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
-    if (i < count) numbers[i] = (uint32_t)i;
 }
 
 template <typename T> struct grad_job {
@@ -226,14 +336,8 @@ template <typename T> static void embed_grad(const ls_run *run, const ls_node *n
     job.heads = at.heads;
     job.tails = at.tails;
     job.gradient = (float *)ls_param_gradient(run, table);
-    cudaStream_t stream = ls_cuda_of(run)->stream;
-    number_kernel<<<ls_cuda_blocks(job.count, LS_CUDA_THREADS), LS_CUDA_THREADS, 0, stream>>>(
-        at.unsorted, job.count);
-    ls_cuda_note(ls_cuda_of(run),
-                 sort_tokens(at.sort, &at.sort_bytes, (const uint32_t *)ls_data(node->in[1]),
-                             at.keys, at.unsorted, at.order, job.count, bits_for(table->dim[0]),
-                             stream),
-                 "sorting tokens");
+    sort_tokens(run, (const uint32_t *)ls_data(node->in[1]), &at, job.count,
+                bits_for(table->dim[0]));
     bool wide = job.width % LANES == 0 && job.stride % LANES == 0 && ls_cuda_aligned(job.dy) &&
                 ls_cuda_aligned(job.gradient) && ls_cuda_aligned(job.heads);
     if (wide)

@@ -179,7 +179,18 @@ static __device__ __forceinline__ uint32_t random_word(uint64_t seed, uint32_t s
                          : (index % 4 == 2 ? words.z : words.w);
 }
 
-/* Row r and column i of the tensor are kept or not by word (r / rows) width + i of the stream. */
+/* Word (r / rows) width + i of the stream for row r and column i of the tensor. Called, not inlined:
+ * it is long, rare, and every map would have it once for each lane. */
+static __device__ __noinline__ uint32_t tied_word(uint64_t seed, uint32_t stream, uint32_t step,
+                                                  uint64_t index, ls_cuda_divisor width,
+                                                  ls_cuda_divisor sharing) {
+    uint64_t column, within;
+    const uint64_t block = ls_cuda_divide(index, sharing, &within);
+    ls_cuda_divide(within, width, &column);
+    return random_word(seed, stream, step, block * width.by + column);
+}
+
+/* Rows that belong together keep or lose the same columns. */
 struct tied_dropout_map {
     const ls_cuda_now *now;
     uint32_t stream, threshold;
@@ -190,11 +201,8 @@ struct tied_dropout_map {
                                                float (&out)[1][LANES]) const {
 #pragma unroll
         for (int i = 0; i < LANES; i++) {
-            uint64_t column, within;
-            const uint64_t block = ls_cuda_divide(index + (unsigned)i, sharing, &within);
-            ls_cuda_divide(within, width, &column);
             const uint32_t word =
-                random_word(now->seed, stream, now->step, block * width.by + column);
+                tied_word(now->seed, stream, now->step, index + (unsigned)i, width, sharing);
             out[0][i] = word < threshold ? 0.0f : in[0][i] * scale;
         }
     }
