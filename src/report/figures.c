@@ -34,6 +34,7 @@ static const member of_row[] = {
     {"length", COUNT, 1, 1e12},
     {"channels", COUNT, 1, 1e12},
     {"states", COUNT, 1, 1e12},
+    {"complex_states", COUNT, 1, 1e12},
     {"heads", COUNT, 1, 1e12},
     {"width", COUNT, 1, 1e12},
     {"keys", COUNT, 1, 1e12},

@@ -68,6 +68,7 @@ static void put_case(const json_t *row, char out[CELL_BYTES]) {
         {"length", ", ", " tokens", "no batch"},
         {"channels", ", ", " channels", NULL},
         {"states", " of ", " states", NULL},
+        {"complex_states", " as ", " complex states", NULL},
         {"heads", ", ", " heads", NULL},
         {"width", " of ", "", "heads"},
         {"keys", " of ", "", "heads"},
@@ -217,7 +218,7 @@ static void put_taken(const json_t *row, char out[CELL_BYTES]) {
     const json_t *taken = json_object_get(row, "taken");
     const char *torch = ls_member_text(taken, "torch");
     const double turns = ls_member_real(taken, "turns"), seconds = ls_member_real(taken, "seconds");
-    char text[CELL_BYTES], number[64];
+    char text[CELL_BYTES];
     out[0] = '\0';
     if (taken == NULL) return;
     snprintf(out, CELL_BYTES, "%.40s with longshot %.40s", ls_member_text(taken, "date"),
@@ -230,8 +231,7 @@ static void put_taken(const json_t *row, char out[CELL_BYTES]) {
     snprintf(text, sizeof text, "%.0f turn%s", turns, turns > 1 ? "s" : "");
     join(out, CELL_BYTES, ", ", text);
     if (!(seconds > 0)) return;
-    put_real(seconds, 3, number, sizeof number);
-    snprintf(text, sizeof text, "of %s s", number);
+    snprintf(text, sizeof text, "of %g s", seconds);
     join(out, CELL_BYTES, " ", text);
 }
 
