@@ -362,8 +362,9 @@ static void put_machine(ls_paper *p, const json_t *figures) {
         snprintf(one, sizeof one, "most memory of the process %s GB", number);
         join(text, sizeof text, "; ", one);
     }
+    join(text, sizeof text, "", ".");
     ls_paper_prose(p, text);
-    ls_paper_put(p, ".\n\n");
+    ls_paper_put(p, "\n\n");
 }
 
 bool ls_figures_part(ls_paper *p, const json_t *figures, const char *part) {
