@@ -116,7 +116,8 @@ static void rig_open(rig *r, const char *script, const char *answers) {
     char path[128], text[1024];
     snprintf(path, sizeof path, "%s/%s", r->folder, script);
     int length = snprintf(text, sizeof text,
-                          "echo '{\"ready\": true}'\n"
+                          "echo '{\"left_out\": \"slow\", \"reason\": \"no compiler\"}'\n"
+                          "echo '{\"ready\": true, \"torch\": \"9.8\"}'\n"
                           "while read -r word; do case $word in go) read -r line <&3; "
                           "echo \"$line\";; esac; done 3<<'E'\n%sE\n",
                           answers);
@@ -198,9 +199,47 @@ static void turns_beside_a_peer(void **state) {
     close_to(number(fft, "seconds"), 6);
     close_to(number(fft, "spread"), 2.0 / 6);
     close_to(number(fft, "ratio"), 2);
+    const json_t *taken = json_object_get(row, "taken");
+    close_to(number(taken, "turns"), 3);
+    assert_null(json_object_get(taken, "seconds")); /* turns as short as they can be */
+    assert_string_equal(json_string_value(json_object_get(taken, "torch")), "9.8");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(row, "missing"), "slow")),
+                        "no compiler");
+    assert_int_equal(json_object_size(peers), 2);
     assert_string_equal(r.bench.text.bytes,
                         "   spread 67%   loop 8000.000 ms, spread 100%, ratio 2.67"
                         "   fft 6000.000 ms, spread 33%, ratio 2.00\n");
+    json_decref(rows);
+    rig_close(&r);
+}
+
+/* A peer that ends after a turn has no figure: its row says why. */
+static void a_peer_that_ends(void **state) {
+    (void)state;
+    rig r;
+    int runs = 0;
+    ls_bench_times times;
+    ls_peer peer;
+    rig_open(&r, "peer.py", "{\"seconds\": {\"loop\": 9}}\nexit\n");
+    char path[128];
+    static const char script[] = "echo '{\"ready\": true}'\nread -r go\n"
+                                 "echo '{\"seconds\": {\"loop\": 9}}'\nread -r go\n"
+                                 "echo 'out of memory' >&2\nexit 4\n";
+    snprintf(path, sizeof path, "%s/peer.py", r.folder);
+    expect(&r.ctx, ls_file_write(&r.ctx, path, script, strlen(script)));
+    set_clock(1, (double[]){0.5});
+    ls_peer_start(&r.bench, "peer.py", (const char *const[]){NULL}, &peer);
+    const ls_bench_work work = {nothing, &runs, 0.25};
+    expect(&r.ctx, ls_bench_turns(&r.bench, &work, &peer, &times));
+    ls_peer_stop(&peer);
+    json_t *rows = json_array();
+    ls_bench_row(&r.bench, rows, json_object(), &times);
+    const json_t *row = json_array_get(rows, 0);
+    assert_int_equal(json_object_size(json_object_get(row, "peers")), 0);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(row, "missing"), "PyTorch")),
+        "ended early with exit code 4: out of memory");
+    close_to(number(json_object_get(row, "taken"), "seconds"), 0.25);
     json_decref(rows);
     rig_close(&r);
 }
@@ -227,6 +266,9 @@ static void training(void **state) {
     close_to(number(row, "peer_spread"), 0.4);
     assert_string_equal(json_string_value(json_object_get(row, "peer_mode")), "compiled");
     close_to(number(row, "ratio"), 2.5);
+    close_to(number(row, "batch"), 3);
+    close_to(number(row, "length"), 8);
+    close_to(number(json_object_get(row, "taken"), "turns"), 3);
     assert_non_null(strstr(r.bench.text.bytes, "      96 tokens/s, spread 0%"));
     assert_non_null(
         strstr(r.bench.text.bytes, "      38 tokens/s PyTorch (compiled), spread 40%; ratio 2.50"));
@@ -429,10 +471,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(medians),          cmocka_unit_test(methods),
         cmocka_unit_test(a_turn),           cmocka_unit_test(turns_beside_a_peer),
-        cmocka_unit_test(training),         cmocka_unit_test(decoding),
-        cmocka_unit_test(row_by_row),       cmocka_unit_test(result_by_result),
-        cmocka_unit_test(keys_of_parts),    cmocka_unit_test(why_a_peer_ended),
-        cmocka_unit_test(line_of_messages),
+        cmocka_unit_test(a_peer_that_ends), cmocka_unit_test(training),
+        cmocka_unit_test(decoding),         cmocka_unit_test(row_by_row),
+        cmocka_unit_test(result_by_result), cmocka_unit_test(keys_of_parts),
+        cmocka_unit_test(why_a_peer_ended), cmocka_unit_test(line_of_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,6 +158,27 @@ grep -q '"slower"' kept.json || {
     exit 1
 }
 refuses 3 "another machine" $small compare=other.json
+# and added to kept ones: the same rows are replaced, others stay
+"$program" $small out=sum.json >out.txt
+"$program" $small out=sum.json add=true >out.txt
+[ "$(grep -c '"kind"' sum.json)" = 2 ] || { echo "FAILED: add=true twice the same" >&2; exit 1; }
+"$program" $small out=sum.json add=true lengths=32 >out.txt
+[ "$(grep -c '"kind"' sum.json)" = 4 ] || { echo "FAILED: add=true" >&2; exit 1; }
+"$program" report sum.json to=markdown >out.txt
+[ "$(grep -c '^| longt5, side tokens, bf16, 1 x \(64\|32\), 12 heads of 64 | [0-9.]* | 0.0% |' out.txt)" = 2 ] &&
+    grep -q '^Taken [-0-9]* with longshot [0-9.]*, 1 turn\.$' out.txt ||
+    { cat out.txt; echo "FAILED: the tables of kept figures" >&2; exit 1; }
+"$program" report kept.json sum.json to=latex >out.txt
+grep -q '^longt5, side tokens, bf16, 1 x 32' out.txt || { echo "FAILED: two files as one" >&2; exit 1; }
+refuses 3 "another machine" $small out=other.json add=true
+refuses 3 "two machines" report sum.json other.json to=markdown
+refuses 2 "to=markdown" report sum.json
+sed 's/"spread": [0-9.e-]*/"spread": -1/' sum.json >bad.json
+refuses 3 "bad.json: .spread. of sparse, row 1, must be a number from 0" report bad.json to=markdown
+refuses 3 "bad.json: .spread." $small out=bad.json add=true
+head -c 300 sum.json >bad.json
+refuses 3 "bad.json" report bad.json to=markdown
+refuses 2 "has no effect here" bench add=true
 refuses 3 "missing.json" $small compare=missing.json
 
 # every verb explains itself

@@ -24,7 +24,7 @@ allow model base tensor position mixer
 allow ranks base
 allow train base ranks tensor position mixer model data task
 allow eval base ranks tensor position mixer model data task train
-allow bench base ranks tensor mixer model train
+allow bench base ranks tensor mixer model train report
 allow study base ranks tensor position mixer model data task train eval suite report
 allow suite base ranks tensor position mixer model data task train
 allow reach base tensor position mixer model data task train eval suite report

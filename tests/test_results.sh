@@ -1,6 +1,6 @@
 #!/bin/sh
 # The pages of docs/results are what the data in results/ give: tables, charts, and the numbers of their
-# sentences. A digit that is changed anywhere in them, or in the data, is noticed.
+# sentences; docs/performance.md has the figures of bench/history. A digit that is changed anywhere in them, or in the data, is noticed.
 set -u
 program=$1
 source=$2
@@ -79,6 +79,48 @@ refuses("a chart is", 3, "chart needle.svg", "chart ../needle.svg")
 print(tried, "changes noticed")
 P
 python3 change.py "$program" "$source" || fail "a change was not noticed"
+
+# the tables of docs/performance.md are those of bench/history: a part without a file has none, a file has a part
+cat >figures.py <<'P'
+import glob, os, re, subprocess, sys
+program, source = sys.argv[1:]
+page = open(source + "/docs/performance.md").read()
+parts = re.findall(r"<!-- begin figures (\S+)[^>]*-->\n(.*?)<!-- end -->", page, re.S)
+files = {os.path.basename(f)[:-5]: f for f in glob.glob(source + "/bench/history/*.json")}
+assert set(files) <= {name for name, _ in parts} and files, (files, "every file has a part of the page")
+for name, text in parts:
+    assert name in files or text.strip() == "No figures are kept of it yet.", name + " has no file"
+tried = 0
+def code(name):
+    return subprocess.run([program, "report", name + ".json", "to=markdown", "page=page.md", "check=true"],
+                          capture_output=True, text=True)
+def noticed(name, what):
+    global tried
+    done = code(name)
+    assert done.returncode in (1, 3) and done.stderr, ("not noticed", what)
+    tried += 1
+for name, file in files.items():
+    data = open(file).read()
+    open(name + ".json", "w").write(data)
+    open("page.md", "w").write(page)
+    assert code(name).returncode == 0
+    begin = page.index("<!-- begin figures " + name)
+    table = page[begin:page.index("<!-- end -->", begin)]
+    places = [m.start() for m in re.finditer(r"[0-9]", table) if table[table.rfind("\n", 0, m.start()) + 1] == "|"]
+    for at in places[::max(1, len(places) // 20)]:
+        other = "1" if table[at] != "1" else "2"
+        open("page.md", "w").write(page[:begin + at] + other + page[begin + at + 1:])
+        noticed(name, table[at - 40:at + 10])
+    open("page.md", "w").write(page)
+    figures = list(re.finditer(r'"(seconds|tokens_per_second)": [0-9.]*?([1-9])', data))
+    for m in figures[::max(1, len(figures) // 20)]:
+        at = m.start(2)
+        open(name + ".json", "w").write(data[:at] + ("1" if data[at] != "1" else "3") + data[at + 1:])
+        noticed(name, data[at - 40:at + 10])
+assert tried >= 10
+print(tried, "changes of figures noticed")
+P
+python3 figures.py "$program" "$source" || fail "tables of docs/performance.md"
 refused 2 "has no effect here" report "$source/results/needle" page=x.md
 refused 3 "x.md" report "$source/results/needle" to=markdown page=x.md
 : >x.md

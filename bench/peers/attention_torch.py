@@ -1,4 +1,4 @@
-"""PyTorch beside `longshot bench what=attention`: attention alone, batch 1, forward or with its
+"""PyTorch beside `longshot bench what=attention`: attention alone, forward or with its
 gradients. On the processor scaled_dot_product_attention; on a device its flash and cuDNN forms for plain
 causal attention, and compiled flex_attention for slopes and windows."""
 import torch
@@ -44,8 +44,8 @@ def methods(given, device):
 
 
 def main():
-    given = peer.arguments(heads=6, width=64, length=1024, window=0, slopes=0)
-    shape = (1, given.length, given.heads, given.width)
+    given = peer.arguments(heads=6, width=64, length=1024, window=0, slopes=0, batch=1)
+    shape = (given.batch, given.length, given.heads, given.width)
 
     def numbers():  # [B,T,H,K] in memory, as a model has it
         return torch.rand(shape, device=given.device).sub(0.5).to(given.kind).transpose(1, 2)

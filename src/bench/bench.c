@@ -10,6 +10,7 @@
 #include "bench/bench_parts.h"
 #include "bench/ratchet.h"
 #include "ranks/ranks.h"
+#include "report/figures.h"
 #include "tensor/engine/machine.h"
 #include "train/train.h"
 
@@ -49,6 +50,10 @@ static const ls_option options[] = {
     LS_INTS("streams", FIELD(streams), "1", 1, 1024,
             "Sequences that are decoded side by side, at each depth.", .needs = "what=decode"),
     LS_TEXT("out", FIELD(out), "", "File that the figures are written to, as --json prints them."),
+    LS_BOOL("add", FIELD(add), "false",
+            "Keep what the file of out= holds of the same machine: rows measured now replace those "
+            "of the same, new ones are added.",
+            .needs = "out"),
     LS_TEXT(
         "compare", FIELD(compare), "",
         "File of an earlier run on the same kind of machine: where a row is slower than there by "
@@ -195,12 +200,24 @@ static ls_status find_peer(ls_bench *bench) {
     return LS_OK;
 }
 
+static void describe_machine(json_t *row) {
+    ls_machine about;
+    char system[160];
+    ls_machine_describe(&about);
+    snprintf(system, sizeof system, "%s %s", about.system, about.release);
+    json_object_set_new(row, "instructions", json_string(about.instructions));
+    json_object_set_new(row, "memory_bytes", json_integer((json_int_t)about.memory_bytes));
+    json_object_set_new(row, "system", json_string(system));
+}
+
 static ls_status measure_machine(ls_bench *bench) {
     ls_ctx *ctx = bench->ctx;
     json_t *row = ls_ratchet_machine(ctx);
     json_object_set_new(bench->json, "machine", row);
     if (bench->before != NULL)
         LS_TRY(ls_ratchet_check(ctx, bench->before, row, bench->settings->compare));
+    if (bench->kept != NULL) LS_TRY(ls_ratchet_check(ctx, bench->kept, row, bench->settings->out));
+    describe_machine(row);
     LS_TRY(ls_machine_bandwidth(ctx, &bench->bandwidth));
     json_object_set_new(row, "threads", json_integer(ctx->threads));
     json_object_set_new(row, "bandwidth", json_real(bench->bandwidth));
@@ -261,14 +278,25 @@ static ls_status hold_against(ls_bench *bench) {
                    json_string_value(json_array_get(slower, 0)));
 }
 
+static ls_status keep(ls_bench *bench) {
+    json_t *all;
+    if (bench->kept == NULL) return ls_json_write(bench->ctx, bench->settings->out, bench->json);
+    LS_TRY(ls_figures_merge(bench->ctx, bench->kept, bench->json, &all));
+    const ls_status status = ls_json_write(bench->ctx, bench->settings->out, all);
+    json_decref(all);
+    return status;
+}
+
 static ls_status measure_and_keep(ls_bench *bench) {
     const ls_bench_settings *settings = bench->settings;
     if (settings->compare[0] != '\0')
         LS_TRY(ls_json_read(bench->ctx, settings->compare, RESULT_BYTES, &bench->before));
+    if (settings->add && ls_path_exists(settings->out))
+        LS_TRY(ls_figures_read(bench->ctx, settings->out, &bench->kept));
     LS_TRY(measure(bench));
     const ls_status held = hold_against(bench);
     if (held != LS_OK && held != LS_EBAR) return held;
-    if (settings->out[0] != '\0') LS_TRY(ls_json_write(bench->ctx, settings->out, bench->json));
+    if (settings->out[0] != '\0') LS_TRY(keep(bench));
     return held;
 }
 
@@ -291,6 +319,7 @@ ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_
     ls_status status = measure_and_keep(&bench);
     ls_text_clear(ctx, &bench.text);
     json_decref(bench.before);
+    json_decref(bench.kept);
     if (status == LS_OK || status == LS_EBAR)
         *out = bench.json;
     else

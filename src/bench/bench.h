@@ -14,6 +14,7 @@ typedef struct ls_bench_settings {
     char only[LS_OPTION_TEXT_BYTES];
     char out[LS_OPTION_TEXT_BYTES], compare[LS_OPTION_TEXT_BYTES]; /* files; empty: none */
     int dtype;                                                     /* ls_bench_dtype */
+    bool add;                                                      /* to what `out` holds */
     bool recompute;
     int matmul; /* ls_train_matmul */
     int64_t rounds;

@@ -15,18 +15,24 @@ typedef struct attention_kind {
     int64_t length; /* 0: every length that is asked for */
     bool device, slopes;
     int64_t window, block;
+    int64_t batch; /* 0: 1 */
 } attention_kind;
 
 static const attention_kind kinds[] = {
-    {"causal", 6, 64, 0, false, false, 0, 0},
-    {"causal", 16, 64, 0, true, false, 0, 0},
-    {"causal", 16, 128, 0, true, false, 0, 0},
-    {"slopes", 16, 64, 0, true, true, 0, 0},
-    {"slopes", 16, 128, 0, true, true, 0, 0},
-    {"window 512", 16, 64, 65536, true, false, 512, 0},
-    {"blocks of 512", 16, 64, 65536, true, false, 0, 512},
+    {"causal", 6, 64, 0, false, false, 0, 0, 0},
+    {"causal", 12, 64, 1024, true, false, 0, 0, 32}, /* as in training of 124M */
+    {"causal", 16, 64, 0, true, false, 0, 0, 0},
+    {"causal", 16, 128, 0, true, false, 0, 0, 0},
+    {"slopes", 16, 64, 0, true, true, 0, 0, 0},
+    {"slopes", 16, 128, 0, true, true, 0, 0, 0},
+    {"window 512", 16, 64, 65536, true, false, 512, 0, 0},
+    {"blocks of 512", 16, 64, 65536, true, false, 0, 512, 0},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static int64_t batch_of(const attention_kind *kind) {
+    return ls_max(kind->batch, 1);
+}
 
 static ls_key_set segment_of(ls_program *p, const attention_kind *kind, ls_tensor *const in[3]) {
     ls_key_set segment = ls_key_set_all(in[0], in[1], in[2]);
@@ -44,12 +50,13 @@ static ls_key_set segment_of(ls_program *p, const attention_kind *kind, ls_tenso
 static ls_status record(ls_ctx *ctx, const attention_kind *kind, ls_dtype type, int64_t T,
                         bool grad, ls_parameters *store, ls_program **out) {
     static const char *const names[] = {"q", "k", "v", "cot"};
-    const ls_program_options options = {.type = type, .batch = 1, .length = T, .grad = grad};
+    const int64_t B = batch_of(kind);
+    const ls_program_options options = {.type = type, .batch = B, .length = T, .grad = grad};
     LS_TRY(ls_program_new(ctx, &options, store, out));
     ls_program *p = *out;
     ls_tensor *in[4];
     for (int i = 0; i < 4; i++)
-        in[i] = ls_input(p, names[i], type, LS_DIMS(1, T, kind->heads, kind->width), grad && i < 3);
+        in[i] = ls_input(p, names[i], type, LS_DIMS(B, T, kind->heads, kind->width), grad && i < 3);
     const ls_key_set segment = segment_of(p, kind, in);
     const ls_attention_options how = {.scale = 1 / sqrt((double)kind->width)};
     ls_tensor *y = ls_attention(p, 1, &segment, how, NULL);
@@ -67,7 +74,9 @@ static ls_status record(ls_ctx *ctx, const attention_kind *kind, ls_dtype type, 
 
 static void start_peer(ls_bench *bench, const attention_kind *kind, ls_dtype type, int64_t T,
                        bool grad, ls_peer *peer) {
-    char length[32], threads[16], heads[16], width[16], window[16];
+    char length[32], threads[16], heads[16], width[16], window[16], batch[24], seconds[32];
+    snprintf(batch, sizeof batch, "%lld", (long long)batch_of(kind));
+    snprintf(seconds, sizeof seconds, "%g", bench->settings->seconds / 4);
     snprintf(length, sizeof length, "%lld", (long long)T);
     snprintf(threads, sizeof threads, "%d", bench->ctx->threads);
     snprintf(heads, sizeof heads, "%lld", (long long)kind->heads);
@@ -83,6 +92,8 @@ static void start_peer(ls_bench *bench, const attention_kind *kind, ls_dtype typ
                                  "--grad",    grad ? "1" : "0",
                                  "--slopes",  kind->slopes ? "1" : "0",
                                  "--window",  window,
+                                 "--batch",   batch,
+                                 "--seconds", seconds,
                                  NULL};
     ls_peer_start(bench, "attention_torch.py", words, peer);
 }
@@ -103,15 +114,18 @@ static ls_status bench_one(ls_bench *bench, const attention_kind *kind, ls_dtype
     LS_TRY_GOTO(ls_bench_program_turns(bench, program, &peer, &times));
     const double ours = ls_turns_median(&times.ours);
     double flops = ls_program_flops(program); /* of the pairs that are admitted */
-    ls_text_printf(
-        ctx, &bench->text, "  %-5s %-13s %2lld x %3lld %6lld %-16s %10.3f ms %8.1f GFLOP/s",
-        ls_dtype_name(type), kind->name, (long long)kind->heads, (long long)kind->width,
-        (long long)T, grad ? "forward+backward" : "forward", 1e3 * ours, 1e-9 * flops / ours);
+    ls_text_printf(ctx, &bench->text,
+                   "  %-5s %-13s %2lld x %3lld %2lld x %6lld %-16s %10.3f ms %8.1f GFLOP/s",
+                   ls_dtype_name(type), kind->name, (long long)kind->heads, (long long)kind->width,
+                   (long long)batch_of(kind), (long long)T, grad ? "forward+backward" : "forward",
+                   1e3 * ours, 1e-9 * flops / ours);
     ls_bench_row(bench, rows,
-                 json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:f}", "dtype", ls_dtype_name(type),
-                           "kind", kind->name, "heads", (json_int_t)kind->heads, "width",
+                 json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:f, s:f}", "dtype",
+                           ls_dtype_name(type), "kind", kind->name, "batch",
+                           (json_int_t)batch_of(kind), "heads", (json_int_t)kind->heads, "width",
                            (json_int_t)kind->width, "length", (json_int_t)T, "backward", grad,
-                           "gflops", 1e-9 * flops / ours),
+                           "gflops", 1e-9 * flops / ours, "peak_share",
+                           flops / ours / bench->peak[type]),
                  &times);
 fail:
     ls_peer_stop(&peer);
@@ -148,7 +162,7 @@ bool ls_bench_attention_has(const ls_bench *bench) {
 ls_status ls_bench_attention(ls_bench *bench) {
     json_t *rows = json_array();
     json_object_set_new(bench->json, "attention", rows);
-    ls_text_printf(bench->ctx, &bench->text, "attention, batch 1: kind, heads x width, length\n");
+    ls_text_printf(bench->ctx, &bench->text, "attention: kind, heads x width, batch x length\n");
     for (int i = 0; i < KINDS; i++)
         if (chosen(bench, &kinds[i])) LS_TRY(bench_kind(bench, &kinds[i], rows));
     return LS_OK;

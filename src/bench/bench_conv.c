@@ -61,7 +61,8 @@ static ls_status make(ls_ctx *ctx, ls_dtype type, conv_shape shape, bool grad,
 }
 
 static void start_peer(ls_bench *bench, ls_dtype type, conv_shape shape, bool grad, ls_peer *peer) {
-    char threads[16], batch[24], length[24], channels[24];
+    char threads[16], batch[24], length[24], channels[24], seconds[32];
+    snprintf(seconds, sizeof seconds, "%g", bench->settings->seconds / 4);
     snprintf(threads, sizeof threads, "%d", bench->ctx->threads);
     snprintf(batch, sizeof batch, "%lld", (long long)shape.batch);
     snprintf(length, sizeof length, "%lld", (long long)shape.length);
@@ -73,6 +74,7 @@ static void start_peer(ls_bench *bench, ls_dtype type, conv_shape shape, bool gr
                                  "--length",   length,
                                  "--channels", channels,
                                  "--grad",     grad ? "1" : "0",
+                                 "--seconds",  seconds,
                                  NULL};
     ls_peer_start(bench, "conv_torch.py", words, peer);
 }

@@ -25,7 +25,7 @@ ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, in
                              json_t *rows) {
     ls_ctx *ctx = bench->ctx;
     const int64_t vocabulary = model->config->model.vocabulary, rounds = bench->settings->rounds;
-    ls_turns turns = {0};
+    ls_bench_times times = {0};
     const int64_t stride = depth + 1, each = ctx->device == NULL ? TOKENS : TOKENS_DEVICE;
     const int64_t before = 4, steps = before + (rounds + 1) * each; /* in all */
     double *logits = ls_new(ctx, (size_t)(batch * vocabulary), sizeof *logits);
@@ -52,10 +52,10 @@ ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, in
         LS_TRY_GOTO(ls_bench_go_on(bench));
         start = ls_bench_clock(bench);
         LS_TRY_GOTO(ls_stream_choose(stream, tokens, stride, 0, each, chosen));
-        ls_turns_add(&turns, ls_bench_clock(bench) - start);
+        ls_turns_add(&times.ours, ls_bench_clock(bench) - start);
     }
-    const double rate = (double)(batch * each) / ls_turns_median(&turns);
-    const double spread = ls_turns_spread(&turns);
+    const double rate = (double)(batch * each) / ls_turns_median(&times.ours);
+    const double spread = ls_turns_spread(&times.ours);
     /* as with all limits the highest that was seen counts */
     double bandwidth = 0;
     LS_TRY_GOTO(ls_machine_bandwidth(ctx, &bandwidth));
@@ -76,6 +76,7 @@ ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, in
                             "share", rate / limit, "prefill_tokens_per_second", prefill,
                             "logits_tokens_per_second", with_logits);
     if (batch > 1) json_object_set_new(row, "streams", json_integer((json_int_t)batch));
+    ls_bench_put_taken(row, &times);
     json_array_append_new(rows, row);
 fail:
     ls_stream_free(stream);
@@ -97,6 +98,11 @@ ls_status ls_bench_decode(ls_bench *bench) {
     for (int64_t i = 0; i < streams->count * depths->count && status == LS_OK; i++)
         status = ls_bench_decode_at(bench, model, streams->at[i / depths->count],
                                     depths->at[i % depths->count], rows);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        json_t *row = json_array_get(rows, i);
+        json_object_set_new(row, "model", json_string("124M llama shape"));
+        json_object_set_new(row, "dtype", json_string("bf16"));
+    }
     ls_model_free(model);
     ls_model_config_clear(ctx, &config);
     return status;

@@ -24,6 +24,7 @@ typedef struct ls_bench {
     ls_text text;
     json_t *json;
     json_t *before; /* an earlier result, or NULL */
+    json_t *kept;   /* what the file holds that this one is added to, or NULL */
 } ls_bench;
 
 ls_status ls_bench_train(ls_bench *bench);
@@ -48,6 +49,9 @@ typedef struct ls_peer {
     pid_t process;
     FILE *to, *from;
     FILE *said; /* what it wrote about itself (stderr), or NULL */
+    /* kept when it has ended */
+    char torch[40];
+    ls_missing missing;
 } ls_peer;
 /* `words` (NULL-ended) follow the script's name. */
 void ls_peer_start(ls_bench *bench, const char *script, const char *const *words, ls_peer *out);
@@ -81,6 +85,10 @@ ls_status ls_bench_turns(ls_bench *bench, const ls_bench_work *work, ls_peer *pe
 /* The same of a program. */
 ls_status ls_bench_program_turns(ls_bench *bench, ls_program *program, ls_peer *peer,
                                  ls_bench_times *out);
+/* What a row says of how it was taken: when, with what, how many turns of which length. */
+json_t *ls_bench_taken(const ls_bench_times *times);
+/* Adds that, and what the peer lacks, to a row. */
+void ls_bench_put_taken(json_t *row, const ls_bench_times *times);
 /* Ends a row of the table with the spread of ours and what the peer's methods took, and adds it to
  * `rows`. */
 void ls_bench_row(ls_bench *bench, json_t *rows, json_t *row, const ls_bench_times *times);

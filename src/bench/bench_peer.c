@@ -17,7 +17,9 @@ static int stop(ls_peer *peer) {
     if (peer->said != NULL) fclose(peer->said);
     if (peer->process > 0)
         while (waitpid(peer->process, &status, 0) < 0 && errno == EINTR) continue;
-    *peer = (ls_peer){0};
+    peer->to = peer->from = peer->said = NULL;
+    peer->process = 0;
+    peer->alive = false;
     return status;
 }
 
@@ -36,7 +38,7 @@ static void last_words(FILE *said, char *out, size_t bytes) {
 
 /* Why a peer is gone: how its process ended, and what it wrote last. */
 static void say_why(ls_bench *bench, ls_peer *peer) {
-    char words[512] = "";
+    char words[512] = "", why[600];
     FILE *said = peer->said;
     peer->said = NULL;
     const int status = stop(peer);
@@ -44,11 +46,12 @@ static void say_why(ls_bench *bench, ls_peer *peer) {
     if (said != NULL) fclose(said);
     const char *colon = words[0] == '\0' ? "" : ": ";
     if (status >= 0 && WIFSIGNALED(status))
-        ls_say(bench->ctx, "the peer was ended by signal %d%s%s; its figures are left out",
-               WTERMSIG(status), colon, words);
+        snprintf(why, sizeof why, "was ended by signal %d%s%s", WTERMSIG(status), colon, words);
     else
-        ls_say(bench->ctx, "the peer ended early with exit code %d%s%s; its figures are left out",
-               status >= 0 ? WEXITSTATUS(status) : -1, colon, words);
+        snprintf(why, sizeof why, "ended early with exit code %d%s%s",
+                 status >= 0 ? WEXITSTATUS(status) : -1, colon, words);
+    ls_say(bench->ctx, "the peer %s; its figures are left out", why);
+    ls_missing_add(&peer->missing, "PyTorch", why);
 }
 
 static json_t *read_line(ls_bench *bench, ls_peer *peer) {
@@ -79,6 +82,16 @@ static _Noreturn void become(const char *python, const char *path, const char *c
     _exit(127);
 }
 
+/* What a peer says before it measures. True: a method that it leaves out; more follows. */
+static bool take_word(ls_peer *peer, const json_t *line) {
+    const char *name = json_string_value(json_object_get(line, "left_out"));
+    const char *why = json_string_value(json_object_get(line, "reason"));
+    const char *torch = json_string_value(json_object_get(line, "torch"));
+    if (torch != NULL) snprintf(peer->torch, sizeof peer->torch, "%s", torch);
+    if (name != NULL) ls_missing_add(&peer->missing, name, why == NULL ? "left out" : why);
+    return name != NULL;
+}
+
 void ls_peer_start(ls_bench *bench, const char *script, const char *const *words, ls_peer *out) {
     char path[1200];
     int down[2], up[2];
@@ -103,7 +116,9 @@ void ls_peer_start(ls_bench *bench, const char *script, const char *const *words
     out->to = fdopen(down[1], "w");
     out->from = fdopen(up[0], "r");
     out->alive = out->process > 0 && out->to != NULL && out->from != NULL;
-    json_decref(read_line(bench, out));
+    json_t *line;
+    while ((line = read_line(bench, out)) != NULL && take_word(out, line)) json_decref(line);
+    json_decref(line);
 }
 
 json_t *ls_peer_go(ls_bench *bench, ls_peer *peer) {

@@ -72,11 +72,12 @@ static ls_status bench_one(ls_bench *bench, int size, ls_dtype type, int64_t T, 
                    (long long)sizes[size].values, (long long)T,
                    grad ? "forward+backward" : "forward", 1e3 * ours, 1e-9 * flops / ours);
     ls_bench_row(bench, rows,
-                 json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "dtype", ls_dtype_name(type),
-                           "batch", (json_int_t)batch_on(ctx, T), "heads",
+                 json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f}", "dtype",
+                           ls_dtype_name(type), "batch", (json_int_t)batch_on(ctx, T), "heads",
                            (json_int_t)sizes[size].heads, "keys", (json_int_t)sizes[size].keys,
                            "values", (json_int_t)sizes[size].values, "length", (json_int_t)T,
-                           "backward", grad, "gflops", 1e-9 * flops / ours),
+                           "backward", grad, "gflops", 1e-9 * flops / ours, "peak_share",
+                           flops / ours / bench->peak[type]),
                  &times);
 fail:
     ls_program_free(program);

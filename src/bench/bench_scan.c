@@ -16,8 +16,8 @@ static const scan_shape processor_shape = {1, 2048, 512};
 static const scan_shape device_shapes[DEVICE_SHAPES] = {{32, 2048, 1536}, {1, 65536, 1536}};
 
 typedef struct scan_kind {
-    const char *name, *about;
-    int64_t numbers; /* of the row that each of what `about` says has */
+    const char *name, *about, *states; /* states: the row's member that says how many */
+    int64_t numbers;                   /* of the row that each of what `about` says has */
     /* the last input is the gradient of the results */
     struct {
         const char *name;
@@ -53,11 +53,18 @@ static ls_tensor *record_diagonal(ls_program *p, scan_shape shape, ls_tensor *co
 static const scan_kind kinds[] = {
     {"selective",
      "channels of 16 states",
+     "states",
      1,
      {{"u", false}, {"delta", false}, {"B", true}, {"C", true}, {"z", false}, {"cot", false}},
      record_selective,
      "scan_torch.py"},
-    {"diagonal", "complex states", 2, {{"v", false}, {"cot", false}}, record_diagonal, NULL},
+    {"diagonal",
+     "complex states",
+     "complex_states",
+     2,
+     {{"v", false}, {"cot", false}},
+     record_diagonal,
+     NULL},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -108,28 +115,32 @@ static ls_status bench_one(ls_bench *bench, const scan_kind *kind, scan_shape sh
     ls_ctx *ctx = bench->ctx;
     ls_program *program = NULL;
     ls_parameters *store = NULL;
-    char threads[16];
+    char threads[16], seconds[32];
     ls_bench_times times;
     ls_peer peer = {0};
     ls_status status;
     LS_TRY_GOTO(make(ctx, kind, shape, type, grad, &store, &program));
     snprintf(threads, sizeof threads, "%d", ctx->threads);
+    snprintf(seconds, sizeof seconds, "%g", bench->settings->seconds / 4);
     if (ctx->device == NULL && kind->peer != NULL)
         ls_peer_start(bench, kind->peer,
                       (const char *const[]){"--dtype", ls_dtype_name(type), "--threads", threads,
-                                            "--grad", grad ? "1" : "0", NULL},
+                                            "--grad", grad ? "1" : "0", "--seconds", seconds, NULL},
                       &peer);
     LS_TRY_GOTO(ls_bench_program_turns(bench, program, &peer, &times));
     const double ours = ls_turns_median(&times.ours);
+    const json_int_t states =
+        kind->numbers == 1 ? STATES : (json_int_t)(shape.channels / kind->numbers);
     double each = 1e9 * ours / ((double)shape.length * (double)(shape.batch * shape.channels));
     ls_text_printf(ctx, &bench->text, "  %-5s %2lld x %5lld %-17s %10.3f ms %8.3g ns/token/channel",
                    ls_dtype_name(type), (long long)shape.batch, (long long)shape.length,
                    grad ? "forward+backward" : "forward", 1e3 * ours, each);
     ls_bench_row(bench, rows,
-                 json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:f}", "kind", kind->name, "dtype",
+                 json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:f}", "kind", kind->name, "dtype",
                            ls_dtype_name(type), "batch", (json_int_t)shape.batch, "channels",
-                           (json_int_t)shape.channels, "length", (json_int_t)shape.length,
-                           "backward", grad, "nanoseconds_per_token_and_channel", each),
+                           (json_int_t)shape.channels, kind->states, states, "length",
+                           (json_int_t)shape.length, "backward", grad,
+                           "nanoseconds_per_token_and_channel", each),
                  &times);
 fail:
     ls_peer_stop(&peer);

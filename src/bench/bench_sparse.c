@@ -122,9 +122,11 @@ static ls_status bench_one(ls_bench *bench, const sparse_kind *kind, ls_dtype ty
                    ls_dtype_name(type), (long long)T, kind->name, 1e3 * seconds,
                    100 * flops / dense[1], dense[0] / seconds);
     ls_bench_row(bench, rows,
-                 json_pack("{s:s, s:s, s:I, s:f, s:f}", "dtype", ls_dtype_name(type), "kind",
-                           kind->name, "length", (json_int_t)T, "share_of_pairs", flops / dense[1],
-                           "times_as_fast", dense[0] / seconds),
+                 json_pack("{s:s, s:s, s:I, s:i, s:i, s:I, s:b, s:f, s:f}", "dtype",
+                           ls_dtype_name(type), "kind", kind->name, "batch",
+                           (json_int_t)batch_of(ctx), "heads", HEADS, "width", WIDTH / HEADS,
+                           "length", (json_int_t)T, "backward", 1, "share_of_pairs",
+                           flops / dense[1], "times_as_fast", dense[0] / seconds),
                  &times);
 fail:
     ls_program_free(program);

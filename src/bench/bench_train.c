@@ -134,10 +134,11 @@ static ls_status operation_table(ls_bench *bench, trainer *t, json_t *into) {
 
 static void start_peer(ls_bench *bench, const ls_train_shape *shape, ls_dtype type, ls_peer *peer) {
     const char *matmul = bench->settings->matmul == LS_TRAIN_MATMUL_TF32 ? "tf32" : "exact";
-    char threads[16], batch[16], length[16], vocabulary[16];
+    char threads[16], batch[16], length[16], vocabulary[16], seconds[32];
     snprintf(threads, sizeof threads, "%d", bench->ctx->threads);
     snprintf(batch, sizeof batch, "%lld", (long long)shape->batch);
     snprintf(length, sizeof length, "%lld", (long long)shape->length);
+    snprintf(seconds, sizeof seconds, "%g", bench->settings->seconds);
     snprintf(vocabulary, sizeof vocabulary, "%lld", (long long)shape->vocabulary);
     const char *const words[] = {"--dtype",
                                  ls_dtype_name(type),
@@ -161,6 +162,8 @@ static void start_peer(ls_bench *bench, const ls_train_shape *shape, ls_dtype ty
                                  vocabulary,
                                  "--matmul",
                                  matmul,
+                                 "--seconds",
+                                 seconds,
                                  NULL};
     ls_peer_start(bench, "train_torch.py", words, peer);
 }
@@ -220,6 +223,7 @@ static ls_status bench_type(ls_bench *bench, ls_dtype type, trainer *t, json_t *
     json_object_set_new(row, "peak_share", json_real(share));
     json_object_set_new(row, "bytes", json_integer((json_int_t)trainer_bytes(t)));
     put_peer(bench, &times, tokens, row);
+    ls_bench_put_taken(row, &times);
     return operation_table(bench, t, row);
 }
 
@@ -232,6 +236,9 @@ ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, jso
         trainer t = {0};
         json_object_set_new(row, "model", json_string(shape->name));
         json_object_set_new(row, "dtype", json_string(type_name(bench, bench->types[i])));
+        json_object_set_new(row, "batch", json_integer((json_int_t)shape->batch));
+        json_object_set_new(row, "length", json_integer((json_int_t)shape->length));
+        if (bench->settings->recompute) json_object_set_new(row, "recompute", json_true());
         if (bench->settings->matmul == LS_TRAIN_MATMUL_TF32)
             json_object_set_new(row, "matmul", json_string("tf32"));
         json_array_append_new(rows, row);

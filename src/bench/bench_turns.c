@@ -1,5 +1,7 @@
 /* Ours and theirs in turns. A turn's figure is the median of its runs, a row's the median of its
  * turns: on both sides, so that neither is shown at its luckiest. */
+#include <time.h>
+
 #include "base/clock.h"
 #include "bench/bench_parts.h"
 #include "tensor/engine/device.h"
@@ -34,7 +36,7 @@ ls_status ls_bench_turn(ls_bench *bench, const ls_bench_work *work, ls_turns *tu
 
 ls_status ls_bench_turns(ls_bench *bench, const ls_bench_work *work, ls_peer *peer,
                          ls_bench_times *out) {
-    *out = (ls_bench_times){0};
+    *out = (ls_bench_times){.seconds = work->seconds};
     for (int64_t round = 0; round < bench->settings->rounds; round++) {
         LS_TRY(ls_bench_turn(bench, work, &out->ours));
         json_t *line = ls_peer_go(bench, peer), *value;
@@ -43,6 +45,9 @@ ls_status ls_bench_turns(ls_bench *bench, const ls_bench_work *work, ls_peer *pe
             ls_times_add(out, method, json_number_value(value));
         json_decref(line);
     }
+    if (!peer->alive) out->methods = 0; /* one that ended early has no figures */
+    snprintf(out->torch, sizeof out->torch, "%s", peer->torch);
+    out->missing = peer->missing;
     return LS_OK;
 }
 
@@ -55,6 +60,28 @@ ls_status ls_bench_program_turns(ls_bench *bench, ls_program *program, ls_peer *
                                  ls_bench_times *out) {
     const ls_bench_work work = {run_program, program, bench->settings->seconds / 4};
     return ls_bench_turns(bench, &work, peer, out);
+}
+
+json_t *ls_bench_taken(const ls_bench_times *times) {
+    char date[16] = "";
+    const time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%Y-%m-%d", &utc);
+    json_t *taken = json_pack("{s:s, s:s, s:I}", "date", date, "longshot", LS_VERSION, "turns",
+                              (json_int_t)times->ours.count);
+    if (times->seconds > 0) json_object_set_new(taken, "seconds", json_real(times->seconds));
+    if (times->torch[0] != '\0') json_object_set_new(taken, "torch", json_string(times->torch));
+    return taken;
+}
+
+void ls_bench_put_taken(json_t *row, const ls_bench_times *times) {
+    json_object_set_new(row, "taken", ls_bench_taken(times));
+    if (times->missing.count == 0) return;
+    json_t *missing = json_object();
+    for (size_t i = 0; i < times->missing.count; i++)
+        json_object_set_new(missing, times->missing.at[i].name,
+                            json_string(times->missing.at[i].why));
+    json_object_set_new(row, "missing", missing);
 }
 
 void ls_bench_row(ls_bench *bench, json_t *rows, json_t *row, const ls_bench_times *times) {
@@ -75,5 +102,6 @@ void ls_bench_row(ls_bench *bench, json_t *rows, json_t *row, const ls_bench_tim
     json_object_set_new(row, "seconds", json_real(ls_turns_median(&times->ours)));
     json_object_set_new(row, "spread", json_real(ls_turns_spread(&times->ours)));
     json_object_set_new(row, "peers", peers);
+    ls_bench_put_taken(row, times);
     json_array_append_new(rows, row);
 }

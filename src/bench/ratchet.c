@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "report/figures.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/machine.h"
 
@@ -14,8 +15,9 @@ json_t *ls_ratchet_machine(const ls_ctx *ctx) {
     ls_machine about;
     char device[NAME_BYTES];
     ls_device_title(ctx, device, sizeof device);
-    if (device[0] != '\0') return json_pack("{s:s}", "name", device); /* threads decide nothing */
     ls_machine_describe(&about);
+    if (device[0] != '\0') /* threads decide nothing */
+        return json_pack("{s:s, s:s}", "name", device, "processor", about.name);
     return json_pack("{s:s, s:i}", "name", about.name, "threads", ctx->threads);
 }
 
@@ -39,31 +41,13 @@ ls_status ls_ratchet_check(ls_ctx *ctx, const json_t *before, const json_t *mach
 
 /* ---- rows ---- */
 
-/* Whether a member says what a row is of, not what was measured. */
-static bool names(const char *key, const json_t *value) {
-    return (json_is_string(value) || json_is_integer(value) || json_is_boolean(value)) &&
-           strcmp(key, "bytes") != 0 && strcmp(key, "peer_mode") != 0;
-}
-
-static bool same_row(const json_t *a, const json_t *b) {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)a, key,
-                        value) if (names(key, value) &&
-                                   !json_equal(value, json_object_get(b, key))) return false;
-    json_object_foreach((json_t *)(uintptr_t)b, key,
-                        value) if (names(key, value) &&
-                                   json_object_get(a, key) == NULL) return false;
-    return true;
-}
-
 /* "retention bf16, batch 1, length 65536, backward". */
 static void name_row(const char *part, const json_t *row, char *out) {
     const char *key;
     json_t *value;
     size_t used = (size_t)snprintf(out, NAME_BYTES, "%.40s", part);
     json_object_foreach((json_t *)(uintptr_t)row, key, value) {
-        if (used >= NAME_BYTES || !names(key, value) || json_is_false(value)) continue;
+        if (used >= NAME_BYTES || !ls_figures_name(key, value) || json_is_false(value)) continue;
         if (json_is_string(value))
             used +=
                 (size_t)snprintf(out + used, NAME_BYTES - used, " %.60s", json_string_value(value));
@@ -101,7 +85,8 @@ ls_status ls_ratchet_row(ls_ctx *ctx, const json_t *before, const json_t *now, l
 
 static const json_t *find_row(const json_t *rows, const json_t *like) {
     for (size_t i = 0; i < json_array_size(rows); i++)
-        if (same_row(json_array_get(rows, i), like)) return json_array_get(rows, i);
+        if (ls_figures_same_row(json_array_get(rows, i), like, NULL))
+            return json_array_get(rows, i);
     return NULL;
 }
 

@@ -31,6 +31,12 @@ void ls_times_add(ls_bench_times *times, const char *method, double seconds) {
     ls_turns_add(&times->peer[i].turns, seconds);
 }
 
+void ls_missing_add(ls_missing *missing, const char *method, const char *why) {
+    if (missing->count == LS_METHODS_MAX) return;
+    snprintf(missing->at[missing->count].name, sizeof missing->at[0].name, "%s", method);
+    snprintf(missing->at[missing->count++].why, sizeof missing->at[0].why, "%s", why);
+}
+
 double ls_turns_median(const ls_turns *turns) {
     ls_turns sorted = *turns;
     return ls_median(sorted.seconds, sorted.count);

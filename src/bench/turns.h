@@ -12,9 +12,20 @@ typedef struct ls_turns {
     double seconds[LS_TURNS_MAX];
 } ls_turns;
 
+/* Methods of a peer that have no figures, and why. */
+typedef struct ls_missing {
+    size_t count;
+    struct {
+        char name[32], why[256];
+    } at[LS_METHODS_MAX];
+} ls_missing;
+
 /* Those of ours and of each of the peer's methods. */
 typedef struct ls_bench_times {
     ls_turns ours;
+    double seconds; /* of a turn; 0: it has no length of its own */
+    char torch[40]; /* the peer's version; empty: not known */
+    ls_missing missing;
     size_t methods;
     struct {
         char name[32];
@@ -28,6 +39,7 @@ double ls_median(double *values, size_t count);
 /* What does not fit is left out. */
 void ls_turns_add(ls_turns *turns, double seconds);
 void ls_times_add(ls_bench_times *times, const char *method, double seconds);
+void ls_missing_add(ls_missing *missing, const char *method, const char *why);
 
 double ls_turns_median(const ls_turns *turns);
 /* Longest less shortest turn, as a share of the median. */

@@ -1,6 +1,8 @@
-/* longshot report: the page of a study or suite, from its folder alone. */
+/* longshot report: the page of a study or suite, from its folder alone; the tables of figures. */
 #include <stdio.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "report/report.h"
 
@@ -36,10 +38,32 @@ static ls_status write_page(ls_cli *cli, const char *folder) {
     return ls_cli_print_text(cli, &text);
 }
 
+static bool is_figures(const char *word) {
+    const size_t length = strlen(word);
+    return length > 5 && strcmp(word + length - 5, ".json") == 0 && !ls_path_is_folder(word);
+}
+
+/* Figures of `longshot bench`, from its files. */
+static ls_status print_figures(ls_cli *cli, const keys *chosen) {
+    ls_text text = {0};
+    if (chosen->to == TO_PAGE)
+        return LS_FAIL(&cli->ctx, LS_EUSE,
+                       "figures of `longshot bench` become tables: add to=markdown or to=latex");
+    if (chosen->page[0] != '\0')
+        return ls_report_figures_page(&cli->ctx, cli->words, cli->word_count, chosen->page,
+                                      chosen->check);
+    ls_status status =
+        ls_report_figures(&cli->ctx, cli->words, cli->word_count, chosen->to == TO_LATEX, &text);
+    if (status == LS_OK) return ls_cli_print_text(cli, &text);
+    ls_text_clear(&cli->ctx, &text);
+    return status;
+}
+
 static ls_status run(ls_cli *cli) {
     keys chosen;
     LS_TRY(ls_cli_read(cli, "", &table_of_options, &chosen));
     LS_TRY(ls_cli_finish_settings(cli));
+    if (cli->word_count > 0 && is_figures(cli->words[0])) return print_figures(cli, &chosen);
     if (cli->word_count != 1)
         return LS_FAIL(&cli->ctx, LS_EUSE, "say which study or suite: longshot report runs/quick");
     if (chosen.to == TO_PAGE) return write_page(cli, cli->words[0]);
@@ -57,14 +81,16 @@ const ls_verb ls_verb_report = {
     .name = "report",
     .place = 2,
     .summary = "Make the page of a study or suite again, or tables for a paper",
-    .usage = "FOLDER [to=latex|markdown] [page=PAGE.md]",
+    .usage = "FOLDER|FIGURES.json ... [to=latex|markdown] [page=PAGE.md]",
     .about =
         "Reads results.json and timing.json in the folder of a study and writes report.html\n"
         "and results.csv: the same files give the same bytes. Of a suite's folder: report.html\n"
         "alone. With to=latex or to=markdown the results of a study are printed as tables:\n"
         "perplexity, loss, bits per byte and excess by length, the best of each column bold.\n"
         "page= puts them into a Markdown page, between its comments `begin` and `end`, with\n"
-        "charts beside it, and compares the numbers of its text with the results.\n",
+        "charts beside it, and compares the numbers of its text with the results. Files that\n"
+        "`longshot bench out=FILE.json` wrote on one machine become tables of its figures; rows\n"
+        "of later files replace those of earlier ones.\n",
     .sections = sections,
     .run = run,
 };

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "report/paper.h"
+#include "report/figures.h"
 
 enum { PAGE_BYTES_MAX = 1 << 22, WORDS_BYTES = 512, PATH_BYTES = 1024 };
 static const char begin_mark[] = "<!-- begin ", end_mark[] = "<!-- end -->", close_mark[] = "-->";
@@ -22,6 +22,9 @@ typedef struct document {
     ls_ctx *ctx;
     const char *path, *text; /* the page */
     const ls_study_files *files;
+    const json_t *figures; /* or NULL: the page is a study's */
+    const char *name;      /* of the figures */
+    size_t parts;          /* of that name so far */
     bool write;
     ls_text out;
 } document;
@@ -79,7 +82,29 @@ static ls_status put_chart(document *d, const char *at, const char *words) {
     return status;
 }
 
+/* Whether the words are those of figures of this name; *part: what follows it. */
+static bool names_figures(const document *d, const char *words, const char **part) {
+    static const char first[] = "figures ";
+    const size_t begins = strlen(first), length = strlen(d->name);
+    if (strncmp(words, first, begins) != 0 || strncmp(words + begins, d->name, length) != 0)
+        return false;
+    *part = words + begins + length;
+    if (**part == '\0') return true;
+    return *(*part)++ == ' ';
+}
+
+static ls_status put_figures(document *d, const char *at, const char *part) {
+    const ls_page page = {.ctx = d->ctx};
+    ls_paper paper = {.page = &page, .out = &d->out};
+    d->parts++;
+    if (ls_figures_part(&paper, d->figures, part)) return LS_OK;
+    return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the figures of %s have nothing for `%s`", d->path,
+                   line_of(d, at), d->name, part);
+}
+
 static ls_status put_part(document *d, const char *at, const char *words) {
+    const char *part;
+    if (d->figures != NULL && names_figures(d, words, &part)) return put_figures(d, at, part);
     const ls_page page = ls_page_of(d->ctx, d->files);
     ls_paper paper = {.page = &page, .out = &d->out};
     if (strncmp(words, "chart ", 6) == 0) return put_chart(d, at, words + 6);
@@ -186,6 +211,7 @@ static const char *skip(const char *at) {
 }
 
 static ls_status check_sentences(document *d, const char *from, const char *to) {
+    if (d->figures != NULL) return LS_OK;
     for (const char *at = from; at < to;) {
         const char *behind = skip(at);
         if (behind != NULL) {
@@ -204,6 +230,14 @@ static ls_status check_sentences(document *d, const char *from, const char *to) 
 
 /* ---- the whole ---- */
 
+/* Parts that other data or people write. */
+static bool is_others(const document *d, const char *words) {
+    const char *part;
+    return strcmp(words, "by hand") == 0 ||
+           (d->figures != NULL ? !names_figures(d, words, &part)
+                               : strncmp(words, "figures ", 8) == 0);
+}
+
 static ls_status put_document(document *d) {
     const char *at = d->text, *begin;
     while ((begin = strstr(at, begin_mark)) != NULL) {
@@ -216,7 +250,7 @@ static ls_status put_document(document *d) {
                            line_of(d, begin));
         LS_TRY(check_sentences(d, at, begin));
         ls_text_append(d->ctx, &d->out, at, (size_t)(behind + 4 - at));
-        if (strcmp(words, "by hand") == 0) {
+        if (is_others(d, words)) {
             ls_text_append(d->ctx, &d->out, behind + 4, (size_t)(end - behind - 4));
         } else {
             ls_text_printf(d->ctx, &d->out, "\n");
@@ -235,23 +269,38 @@ static ls_status compare(const document *d) {
     while (d->text[same] != '\0' && same < d->out.length && d->text[same] == d->out.bytes[same])
         same++;
     if (d->text[same] == '\0' && same == d->out.length) return LS_OK;
-    return LS_FAIL(d->ctx, LS_EBAR, "%s:%d: this is not what the results give", d->path,
-                   line_of(d, d->text + same));
+    return LS_FAIL(d->ctx, LS_EBAR, "%s:%d: this is not what the %s give", d->path,
+                   line_of(d, d->text + same), d->figures != NULL ? "figures" : "results");
+}
+
+static ls_status make(document *d) {
+    ls_ctx *ctx = d->ctx;
+    ls_text text = {0};
+    ls_status status = ls_file_read(ctx, d->path, PAGE_BYTES_MAX, &text);
+    if (status == LS_OK && (text.length == 0 || strlen(text.bytes) != text.length))
+        status = LS_FAIL(ctx, LS_EINPUT, "%s is empty, or not a text", d->path);
+    if (status == LS_OK) {
+        d->text = text.bytes;
+        status = put_document(d);
+    }
+    if (status == LS_OK && d->figures != NULL && d->parts == 0)
+        status = LS_FAIL(ctx, LS_EINPUT, "%s has no part that begins with `<!-- begin figures %s`",
+                         d->path, d->name);
+    if (status == LS_OK && !d->write) status = compare(d);
+    if (status == LS_OK && d->write)
+        status = ls_file_write(ctx, d->path, d->out.bytes, d->out.length);
+    ls_text_clear(ctx, &d->out);
+    ls_text_clear(ctx, &text);
+    return status;
 }
 
 ls_status ls_document_make(ls_ctx *ctx, const ls_study_files *files, const char *path, bool check) {
-    ls_text text = {0};
     document d = {.ctx = ctx, .path = path, .files = files, .write = !check};
-    ls_status status = ls_file_read(ctx, path, PAGE_BYTES_MAX, &text);
-    if (status == LS_OK && (text.length == 0 || strlen(text.bytes) != text.length))
-        status = LS_FAIL(ctx, LS_EINPUT, "%s is empty, or not a text", path);
-    if (status == LS_OK) {
-        d.text = text.bytes;
-        status = put_document(&d);
-    }
-    if (status == LS_OK && check) status = compare(&d);
-    if (status == LS_OK && !check) status = ls_file_write(ctx, path, d.out.bytes, d.out.length);
-    ls_text_clear(ctx, &d.out);
-    ls_text_clear(ctx, &text);
-    return status;
+    return make(&d);
+}
+
+ls_status ls_document_figures(ls_ctx *ctx, const json_t *figures, const char *name,
+                              const char *path, bool check) {
+    document d = {.ctx = ctx, .path = path, .figures = figures, .name = name, .write = !check};
+    return make(&d);
 }

@@ -2,9 +2,11 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "report/document.h"
+#include "report/figures.h"
 
 enum { RESULTS_MAX = 1 << 30, PATH_BYTES = 4096, ARMS_MAX = 10000, ROWS_MAX = 4096 };
 
@@ -303,5 +305,36 @@ ls_status ls_report_document(ls_ctx *ctx, const char *folder, const char *page, 
     ls_status status = read_study(ctx, folder, &files);
     if (status == LS_OK) status = ls_document_make(ctx, &files, page, check);
     clear_files(&files);
+    return status;
+}
+
+/* ---- figures of the benchmark ---- */
+
+ls_status ls_report_figures(ls_ctx *ctx, const char *const *paths, size_t count, bool latex,
+                            ls_text *out) {
+    const ls_page page = {.ctx = ctx};
+    ls_paper paper = {.page = &page, .latex = latex, .out = out};
+    json_t *figures;
+    ls_status status = ls_figures_read_all(ctx, paths, count, &figures);
+    if (status == LS_OK && latex) ls_paper_put(&paper, "% needs \\usepackage{booktabs}\n");
+    if (status == LS_OK) {
+        ls_figures_part(&paper, figures, "");
+        status = ls_text_status(out);
+    }
+    json_decref(figures);
+    return status;
+}
+
+ls_status ls_report_figures_page(ls_ctx *ctx, const char *const *paths, size_t count,
+                                 const char *page, bool check) {
+    char name[PATH_BYTES];
+    json_t *figures;
+    const char *slash = strrchr(paths[0], '/');
+    snprintf(name, sizeof name, "%s", slash == NULL ? paths[0] : slash + 1);
+    char *ending = strrchr(name, '.');
+    if (ending != NULL) *ending = '\0';
+    ls_status status = ls_figures_read_all(ctx, paths, count, &figures);
+    if (status == LS_OK) status = ls_document_figures(ctx, figures, name, page, check);
+    json_decref(figures);
     return status;
 }

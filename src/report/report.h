@@ -14,4 +14,12 @@ ls_status ls_report_tables(ls_ctx *ctx, const char *folder, bool latex, ls_text 
 /* The tables, charts and numbers of a Markdown page, by the results of a study (document.h). */
 ls_status ls_report_document(ls_ctx *ctx, const char *folder, const char *page, bool check);
 
+/* Figures that `longshot bench` kept, of one machine, rows of later files over those of earlier
+ * ones: as tables, or in the parts of a Markdown page that name the first file, without its folder
+ * and ending. */
+ls_status ls_report_figures(ls_ctx *ctx, const char *const *paths, size_t count, bool latex,
+                            ls_text *out);
+ls_status ls_report_figures_page(ls_ctx *ctx, const char *const *paths, size_t count,
+                                 const char *page, bool check);
+
 #endif

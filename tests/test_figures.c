@@ -1,0 +1,275 @@
+/* Files of figures: every number of a table is the one of its row, later rows replace earlier ones,
+ * and what cannot be a result of the benchmark is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "report/document.h"
+#include "report/figures.h"
+
+#define MACHINE                                                                                    \
+    "\"machine\": {\"name\": \"A | B\", \"threads\": 2, \"bandwidth\": 2e10, \"peak_f32\": 5e10}"
+#define TAKEN                                                                                      \
+    "\"taken\": {\"date\": \"2026-01-02\", \"longshot\": \"0.2.0\", \"turns\": 3, \"seconds\": "   \
+    "0.5, \"torch\": \"2.11\"}"
+#define FORWARD                                                                                    \
+    "{\"dtype\": \"bf16\", \"kind\": \"causal\", \"batch\": 32, \"heads\": 12, \"width\": 64, "    \
+    "\"length\": 1024, \"backward\": false, \"seconds\": 0.002, \"spread\": 0.013, "               \
+    "\"peak_share\": 0.25, \"peers\": {\"flash\": {\"seconds\": 0.003, \"spread\": 0.5, "          \
+    "\"ratio\": 1.5}, \"cuDNN\": {\"seconds\": 0.001, \"spread\": 0.1, \"ratio\": 0.5}}, " TAKEN   \
+    "}"
+#define BACKWARD                                                                                   \
+    "{\"dtype\": \"bf16\", \"kind\": \"causal\", \"batch\": 32, \"heads\": 12, \"width\": 64, "    \
+    "\"length\": 1024, \"backward\": true, \"seconds\": 1.5, \"spread\": 0.25, \"peers\": "        \
+    "{\"flash\": {\"seconds\": 6.0, \"spread\": 0.5, \"ratio\": 4.0}}, \"missing\": {\"cuDNN\": "  \
+    "\"no <b> memory\"}, " TAKEN "}"
+
+static void expect(ls_ctx *ctx, ls_status status) {
+    if (status != LS_OK) fail_msg("%s: %s", ls_status_name(status), ctx->error.message);
+}
+
+static json_t *parse(ls_ctx *ctx, const char *text) {
+    json_t *out;
+    expect(ctx, ls_json_parse(ctx, text, strlen(text), "figures", &out));
+    return out;
+}
+
+/* The part of these figures, or all of them, in Markdown; free it. */
+static char *print(const char *text, const char *part) {
+    ls_ctx ctx = ls_ctx_default();
+    ls_text out = {0};
+    const ls_page page = {.ctx = &ctx};
+    ls_paper paper = {.page = &page, .out = &out};
+    json_t *figures = parse(&ctx, text);
+    expect(&ctx, ls_figures_check(&ctx, figures, "FILE"));
+    assert_true(ls_figures_part(&paper, figures, part));
+    expect(&ctx, ls_text_status(&out));
+    char *copy = strdup(out.bytes);
+    ls_text_clear(&ctx, &out);
+    json_decref(figures);
+    return copy;
+}
+
+static void prints(const char *text, const char *part, const char *wanted) {
+    char *out = print(text, part);
+    assert_string_equal(out, wanted);
+    free(out);
+}
+
+static void kernels(void **state) {
+    (void)state;
+    prints("{" MACHINE ", \"attention\": [" FORWARD ", " BACKWARD "]}", "attention",
+           "Attention alone, on batch x tokens.\n\n"
+           "| case | ms | spread | peer | ratio | of matrix peak | with backward, ms | spread | "
+           "peer | ratio |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
+           "| causal, bf16, 32 x 1,024, 12 heads of 64 | 2.00 | 1.3% | flash 3.00, cuDNN 1.00 | "
+           "1.50, 0.50 | 25% | 1,500 | 25% | flash 6,000, cuDNN: none | 4.00 |\n\n"
+           "No figure of cuDNN for causal, bf16, 32 x 1,024, 12 heads of 64, with backward: no "
+           "\\<b\\> memory.\n\n"
+           "Taken 2026-01-02 with longshot 0.2.0 beside PyTorch 2.11, 3 turns of 0.5 s.\n\n");
+}
+
+static void training(void **state) {
+    (void)state;
+    prints("{" MACHINE ", \"train\": [{\"model\": \"6 x 384\", \"dtype\": \"f32\", \"batch\": 16, "
+           "\"length\": 256, \"tokens_per_second\": 30000.0, \"spread\": 0.001, \"peak_share\": "
+           "0.62, \"bytes\": 1250000000, \"peer_tokens_per_second\": 12000.4, \"peer_spread\": "
+           "0.1, \"peer_mode\": \"compiled\", \"ratio\": 2.4999166694443}, {\"model\": "
+           "\"6 x 384\", \"dtype\": \"bf16\", \"recompute\": true, \"batch\": 16, \"length\": 256, "
+           "\"tokens_per_second\": 99.5, \"spread\": 0.0}]}",
+           "train",
+           "Training: forward, backward and update of a step.\n\n"
+           "| case | tokens/s | spread | peer | ratio | of matrix peak | GB |\n"
+           "|---|---:|---:|---:|---:|---:|---:|\n"
+           "| 6 x 384, f32, 16 x 256 | 30,000 | 0.1% | compiled 12,000 | 2.50 | 62% | 1.25 |\n"
+           "| 6 x 384, bf16, 16 x 256, recompute | 99.5 | 0.0% |  |  |  |  |\n\n"
+           "Taken before files said when and how.\n\n");
+}
+
+static void others(void **state) {
+    (void)state;
+    prints("{" MACHINE ", \"sparse\": [{\"dtype\": \"f32\", \"kind\": \"all pairs\", \"length\": "
+           "64, \"backward\": true, \"seconds\": 0.25, \"spread\": 0.0, \"share_of_pairs\": 0.125, "
+           "\"times_as_fast\": 4.5}], \"decode\": [{\"depth\": 8192, \"streams\": 32, "
+           "\"tokens_per_second\": 2500.0, \"spread\": 0.02, \"bandwidth_limit\": 10000.0, "
+           "\"share\": 0.25, \"prefill_tokens_per_second\": 0.0, \"logits_tokens_per_second\": "
+           "2400.0}], \"scan\": []}",
+           "",
+           "Machine: A \\| B; 2 threads; memory at 20.0 GB/s; matrix products in GFLOP/s: f32 "
+           "50.0.\n\nSparse attention beside all pairs, on batch x tokens.\n\n"
+           "| case | with backward, ms | spread | pairs computed | times as fast as all pairs |\n"
+           "|---|---:|---:|---:|---:|\n| all pairs, f32, 64 tokens | 250 | 0.0% | 12% | 4.50 |\n\n"
+           "Taken before files said when and how.\n\nDecoding, greedy, after so many tokens.\n\n"
+           "| case | tokens/s | spread | bandwidth allows | of that | with logits to the caller "
+           "|\n|---|---:|---:|---:|---:|---:|\n"
+           "| depth 8,192, 32 sequences | 2,500 | 2.0% | 10,000 | 25% | 2,400 |\n\n"
+           "Taken before files said when and how.\n\n");
+}
+
+/* A name from a file is neither a cell nor the end of a part. */
+static void names(void **state) {
+    (void)state;
+    char *out =
+        print("{" MACHINE ", \"conv\": [{\"kind\": \"a|b <!-- end -->\\n`c`\", \"seconds\": 1.0, "
+              "\"spread\": 0.0}]}",
+              "conv");
+    assert_non_null(strstr(out, "\n| a\\|b \\<!-- end --\\> \\`c\\` | 1,000 | 0.0% |\n"));
+    assert_null(strstr(out, "<!-- end -->"));
+    free(out);
+}
+
+/* ---- several files ---- */
+
+static json_t *merge(ls_ctx *ctx, const char *a, const char *b, ls_status wanted) {
+    json_t *first = parse(ctx, a), *second = parse(ctx, b), *both;
+    assert_int_equal(ls_figures_merge(ctx, first, second, &both), wanted);
+    json_decref(first);
+    json_decref(second);
+    return both;
+}
+
+static void merging(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    json_t *both =
+        merge(&ctx,
+              "{\"machine\": {\"name\": \"m\", \"threads\": 2, \"bandwidth\": 5.0, \"peak_f32\": "
+              "1.0}, \"scan\": [{\"dtype\": \"f32\", \"length\": 8, \"seconds\": 1.0, \"taken\": "
+              "{\"turns\": 3}}, {\"dtype\": \"f32\", \"length\": 9, \"seconds\": 2.0}], "
+              "\"peak_bytes\": 7, \"compared\": {\"rows\": 1}}",
+              "{\"machine\": {\"name\": \"m\", \"threads\": 2, \"bandwidth\": 4.0, \"peak_f32\": "
+              "3.0}, \"scan\": [{\"dtype\": \"bf16\", \"length\": 8, \"seconds\": 3.0}, "
+              "{\"length\": 8, \"dtype\": \"f32\", \"seconds\": 4.0, \"taken\": {\"turns\": 5}}], "
+              "\"conv\": [{\"seconds\": 5.0}], \"peak_bytes\": 6}",
+              LS_OK);
+    json_t *want = parse(
+        &ctx, "{\"machine\": {\"name\": \"m\", \"threads\": 2, \"bandwidth\": 5.0, \"peak_f32\": "
+              "3.0}, \"scan\": [{\"length\": 8, \"dtype\": \"f32\", \"seconds\": 4.0, \"taken\": "
+              "{\"turns\": 5}}, {\"dtype\": \"f32\", \"length\": 9, \"seconds\": 2.0}, {\"dtype\": "
+              "\"bf16\", \"length\": 8, \"seconds\": 3.0}], \"peak_bytes\": 7, \"conv\": "
+              "[{\"seconds\": 5.0}]}");
+    assert_true(json_equal(both, want));
+    json_decref(both);
+    json_decref(want);
+    assert_null(merge(&ctx, "{\"machine\": {\"name\": \"m\", \"threads\": 2}}",
+                      "{\"machine\": {\"name\": \"n\", \"threads\": 2}}", LS_EINPUT));
+    assert_non_null(strstr(ctx.error.message, "figures of two machines (m, n)"));
+    assert_null(merge(&ctx, "{\"machine\": {\"name\": \"m\", \"threads\": 2}}",
+                      "{\"machine\": {\"name\": \"m\", \"threads\": 4}}", LS_EINPUT));
+    /* a device is the same beside other threads */
+    json_decref(merge(&ctx, "{\"machine\": {\"name\": \"m\", \"threads\": 2}}",
+                      "{\"machine\": {\"name\": \"m\", \"threads\": 4, \"processor\": \"p\"}}",
+                      LS_OK));
+}
+
+/* ---- files that are no result ---- */
+
+static void damaged(void **state) {
+    (void)state;
+#define ROW(members) "{" MACHINE ", \"scan\": [{" members "}]}"
+#define GOOD "\"seconds\": 1.0, \"spread\": 0.0"
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"[]", "names its machine"},
+        {"{\"machine\": {\"name\": 3}}", "names its machine"},
+        {"{\"machine\": {\"name\": \"m\", \"threads\": 0}}", "`threads` of the machine"},
+        {"{\"machine\": {\"name\": \"m\", \"bandwidth\": \"x\"}}", "`bandwidth`"},
+        {"{" MACHINE ", \"peak_bytes\": -1}", "`peak_bytes`"},
+        {"{" MACHINE ", \"scan\": [1]}", "`a row` of scan, row 1, must be an object"},
+        {ROW("\"spread\": 0.0"), "`seconds`"},
+        {ROW("\"seconds\": 1.0"), "`spread` of scan, row 1, must be there"},
+        {ROW("\"seconds\": 1.0, \"spread\": 0.0, \"tokens_per_second\": 1.0"), "not both"},
+        {ROW("\"seconds\": 0.0, \"spread\": 0.0"), "`seconds`"},
+        {ROW("\"seconds\": -1.0, \"spread\": 0.0"), "`seconds`"},
+        {ROW("\"seconds\": 1e300, \"spread\": 0.0"), "`seconds`"},
+        {ROW("\"seconds\": 1.0, \"spread\": -0.1"), "`spread`"},
+        {ROW(GOOD ", \"length\": 1.5"), "`length` of scan, row 1, must be a whole number"},
+        {ROW(GOOD ", \"length\": 9223372036854775807"), "`length`"},
+        {ROW(GOOD ", \"batch\": 0"), "`batch`"},
+        {ROW(GOOD ", \"dtype\": 7"), "`dtype` of scan, row 1, must be a short text"},
+        {ROW(GOOD ", \"backward\": 1"), "`backward` of scan, row 1, must be true or false"},
+        {ROW(GOOD ", \"peak_share\": 1e9"), "`peak_share`"},
+        {ROW(GOOD ", \"peers\": [1]"), "`peers`"},
+        {ROW(GOOD ", \"peers\": {\"a\": {\"seconds\": 1.0, \"spread\": 0.0}}"), "`ratio`"},
+        {ROW(GOOD ", \"peers\": {\"a\": {\"seconds\": 2.0, \"spread\": 0.0, \"ratio\": 0.5}}"),
+         "`ratio` of scan, row 1, must be that of its figures"},
+        {ROW(GOOD ", \"missing\": {\"a\": 1}"), "`missing`"},
+        {ROW(GOOD ", \"taken\": 3"), "`taken`"},
+        {ROW(GOOD ", \"taken\": {\"turns\": 0}"), "`turns`"},
+        {ROW("\"tokens_per_second\": 2.0, \"spread\": 0.0, \"peer_tokens_per_second\": 4.0, "
+             "\"ratio\": 2.0"),
+         "that of its figures"},
+        {ROW("\"tokens_per_second\": 2.0, \"spread\": 0.0, \"ratio\": 2.0"),
+         "`peer_tokens_per_second`"},
+    };
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *figures = parse(&ctx, cases[i].text);
+        ctx.error = (ls_error){0};
+        assert_int_equal(ls_figures_check(&ctx, figures, "FILE"), LS_EINPUT);
+        if (strstr(ctx.error.message, cases[i].says) == NULL ||
+            strncmp(ctx.error.message, "FILE", 4) != 0)
+            fail_msg("%s: %s, not %s", cases[i].text, ctx.error.message, cases[i].says);
+        json_decref(figures);
+    }
+    json_t *rows = json_array(), *good = parse(&ctx, ROW(GOOD));
+    for (int i = 0; i < 1000; i++)
+        json_array_append(rows, json_array_get(json_object_get(good, "scan"), 0));
+    expect(&ctx, ls_figures_check(&ctx, good, "FILE"));
+    json_object_set_new(good, "scan", rows);
+    assert_int_equal(ls_figures_check(&ctx, good, "FILE"), LS_EINPUT);
+    json_decref(good);
+}
+
+/* ---- a page ---- */
+
+static const char page_before[] = "# P\n\n3.25 of something\n\n<!-- begin figures a -->\nold\n"
+                                  "<!-- end -->\n<!-- begin figures ab -->\nkept\n<!-- end -->\n"
+                                  "<!-- begin figures a machine --><!-- end -->";
+
+static void pages(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    char path[] = "/tmp/longshot-figures-XXXXXX";
+    const int fd = mkstemp(path);
+    ls_text text = {0};
+    assert_true(fd >= 0);
+    close(fd);
+    json_t *figures = parse(&ctx, "{" MACHINE "}");
+    expect(&ctx, ls_file_write(&ctx, path, page_before, strlen(page_before) - 17));
+    assert_int_equal(ls_document_figures(&ctx, figures, "a", path, true), LS_EINPUT); /* no end */
+    ctx.error = (ls_error){0};
+    const char *second = strstr(page_before, "<!-- begin figures a machine");
+    expect(&ctx, ls_file_write(&ctx, path, page_before, (size_t)(second - page_before)));
+    assert_int_equal(ls_document_figures(&ctx, figures, "a", path, true), LS_EBAR);
+    assert_non_null(strstr(ctx.error.message, ":6: this is not what the figures give"));
+    ctx.error = (ls_error){0};
+    expect(&ctx, ls_document_figures(&ctx, figures, "a", path, false));
+    expect(&ctx, ls_document_figures(&ctx, figures, "a", path, true));
+    expect(&ctx, ls_file_read(&ctx, path, 1 << 20, &text));
+    assert_string_equal(
+        text.bytes, "# P\n\n3.25 of something\n\n<!-- begin figures a -->\n\nMachine: A \\| B; 2 "
+                    "threads; memory at 20.0 GB/s; matrix products in GFLOP/s: f32 50.0.\n\n"
+                    "<!-- end -->\n<!-- begin figures ab -->\nkept\n<!-- end -->\n");
+    assert_int_equal(ls_document_figures(&ctx, figures, "b", path, true), LS_EINPUT);
+    assert_non_null(strstr(ctx.error.message, "has no part"));
+    unlink(path);
+    ls_text_clear(&ctx, &text);
+    json_decref(figures);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels), cmocka_unit_test(training), cmocka_unit_test(others),
+        cmocka_unit_test(names),   cmocka_unit_test(merging),  cmocka_unit_test(damaged),
+        cmocka_unit_test(pages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
