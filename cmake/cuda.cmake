@@ -68,9 +68,9 @@ ${entries}    NULL,
 };
 " @ONLY)
 # What a device of capability 9.0 runs is made of the intermediate code for 8.0 where that is the same
-# for both, which saves a third of the time. It is not where a kernel begins early, has Hopper's
-# products or codes of fp8 or comes from CUB: who includes one of these headers, directly or not.
-set(OWN_CODE "^(tensor/cuda/(follow|fp8|hopper)\\.cuh|cub/.*)$")
+# for both, which saves a third of the time. It is not where a kernel begins early or has Hopper's
+# products or codes of fp8: who includes one of these headers, directly or not.
+set(OWN_CODE "^tensor/cuda/(follow|fp8|hopper)\\.cuh$")
 function(find_own_code file out)
   set(${out} FALSE PARENT_SCOPE)
   get_property(visited GLOBAL PROPERTY CUDA_VISITED)
