@@ -7,6 +7,7 @@
 #include "tensor/op/attention/hopper_attention.cuh"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 /* ---- what the library's device.cu gives ---- */
@@ -87,7 +88,7 @@ __global__ void fill_kernel(ls_cuda_bf16 *to, int64_t count, uint64_t seed) {
         x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
         sum += (float)((x ^ (x >> 31)) >> 40) / (float)(1 << 24) - 0.5f;
     }
-    to[i] = __float2bfloat16_rn(sum * 1.7320508f);
+    to[i] = ls_cuda_narrow<ls_cuda_bf16>(sum * 1.7320508f);
 }
 
 /* A row for each block: x gets the norms of its case. */
@@ -95,14 +96,14 @@ __global__ void spread_kernel(ls_hopper_array x, int64_t rows, int64_t heads, no
                               bool keys) {
     const int64_t row = blockIdx.x % rows, head = blockIdx.x / rows % heads;
     ls_cuda_bf16 *at = x.data + blockIdx.x / rows / heads * x.batch + row * x.row + head * x.head;
-    const float value = __bfloat162float(at[threadIdx.x]);
+    const float value = ls_cuda_wide(at[threadIdx.x]);
     const unsigned hash = (unsigned)blockIdx.x * 2654435761u >> 16;
     float to = value;
     if (spread == SHORT) to = value * 0.125f;
     if (spread == LONG) to = value * 5;
     if (spread == WILD) to = value * exp2f((float)(hash % 11) - 7);
     if (spread == OPPOSED) to = 0.1f * value + (keys && row >= rows / 2 ? -1.5f : 1.5f);
-    at[threadIdx.x] = __float2bfloat16_rn(to);
+    at[threadIdx.x] = ls_cuda_narrow<ls_cuda_bf16>(to);
 }
 
 static ls_hopper_array array_of(ls_cuda_bf16 *base, const test_case *c, int64_t rows,
@@ -186,7 +187,7 @@ static void drop(test_data *data) {
 
 __device__ float element(const ls_hopper_array &x, int64_t b, int64_t row, int64_t head,
                          int64_t e) {
-    return __bfloat162float(x.data[b * x.batch + row * x.row + head * x.head + e]);
+    return ls_cuda_wide(x.data[b * x.batch + row * x.row + head * x.head + e]);
 }
 
 /* The query's share of the decay at column e for key row j. */
@@ -398,7 +399,7 @@ static bool check_case(ls_cuda *cuda, const test_case *c) {
 __global__ void spoil(ls_hopper_array x, int64_t rows, int64_t heads) {
     const int64_t row = blockIdx.x % rows, head = blockIdx.x / rows % heads;
     x.data[blockIdx.x / rows / heads * x.batch + row * x.row + head * x.head + threadIdx.x] =
-        __float2bfloat16_rn(NAN);
+        ls_cuda_narrow<ls_cuda_bf16>(NAN);
 }
 
 typedef struct results {
@@ -514,7 +515,7 @@ static bool check_cut_of_infinity(ls_cuda *cuda) {
         test_data data = {};
         make(&data, &c);
         const ls_hopper_array &k = data.a.k;
-        const ls_cuda_bf16 value = __float2bfloat16_rn(odd);
+        const ls_cuda_bf16 value = {(uint16_t)(std::isinf(odd) ? 0x7f80 : 0x7fff)};
         must(cudaMemcpy(k.data + k.batch + 3001 * k.row + 37, &value, sizeof value,
                         cudaMemcpyHostToDevice),
              "putting a number"); /* sequence 1, heads 0 and 1 */

@@ -16,7 +16,7 @@ size_t ls_cuda_column_products_bytes(int64_t rows, int64_t width) {
 
 template <typename T>
 static __global__ void __launch_bounds__(LANES *DEEP)
-    piece_products(int64_t rows, ls_cuda_matrix a, ls_cuda_matrix b, float *partial) {
+    piece_products(int64_t rows, ls_cuda_strided a, ls_cuda_strided b, float *partial) {
     __shared__ float lines[DEEP][LANES];
     int64_t column = (int64_t)blockIdx.x * LANES + threadIdx.x, other = column % b.width;
     int64_t begin = rows * blockIdx.y / gridDim.y, end = rows * (blockIdx.y + 1) / gridDim.y;
@@ -36,8 +36,8 @@ static __global__ void __launch_bounds__(LANES *DEEP)
     partial[(int64_t)blockIdx.y * a.width + column] = total;
 }
 
-void ls_cuda_column_products(ls_cuda *cuda, ls_dtype type, int64_t rows, ls_cuda_matrix a,
-                             ls_cuda_matrix b, float *sums, float *workspace) {
+void ls_cuda_column_products(ls_cuda *cuda, ls_dtype type, int64_t rows, ls_cuda_strided a,
+                             ls_cuda_strided b, float *sums, float *workspace) {
     int64_t pieces = pieces_of(rows, a.width);
     dim3 blocks((unsigned)ls_ceil_div(a.width, LANES), (unsigned)pieces), threads(LANES, DEEP);
     if (type == LS_BF16)

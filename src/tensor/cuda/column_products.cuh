@@ -6,20 +6,20 @@
 #include "tensor/cuda/cuda.cuh"
 
 /* A matrix in rows of one stride. */
-typedef struct ls_cuda_matrix {
+typedef struct ls_cuda_strided {
     const void *data;
     int64_t width, stride;
-} ls_cuda_matrix;
-static inline ls_cuda_matrix ls_cuda_matrix_of(const ls_tensor *tensor, int64_t *rows) {
-    ls_cuda_matrix m = {ls_data(tensor)};
+} ls_cuda_strided;
+static inline ls_cuda_strided ls_cuda_strided_of(const ls_tensor *tensor, int64_t *rows) {
+    ls_cuda_strided m = {ls_data(tensor)};
     ls_rows(tensor, rows, &m.width, &m.stride);
     return m;
 }
 
 /* sums[i] += sum over rows of a[row][i] b[row][i % b.width]; both of `type`. `workspace` has
  * ls_cuda_column_products_bytes. */
-void ls_cuda_column_products(ls_cuda *cuda, ls_dtype type, int64_t rows, ls_cuda_matrix a,
-                             ls_cuda_matrix b, float *sums, float *workspace);
+void ls_cuda_column_products(ls_cuda *cuda, ls_dtype type, int64_t rows, ls_cuda_strided a,
+                             ls_cuda_strided b, float *sums, float *workspace);
 size_t ls_cuda_column_products_bytes(int64_t rows, int64_t width);
 
 #endif

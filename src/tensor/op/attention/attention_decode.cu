@@ -442,9 +442,9 @@ bool ls_cuda_attention_decode_fits(const ls_run *run, const ls_node *node,
     return s->key_position + s->keys == job->start + 1; /* the token's own key is the last */
 }
 
-/* Heads of a block. With decays, which are rare, there are no kernels for several. */
-static int heads_of(const ls_cuda_attention *given) {
-    if (given->set[0].log_decay != NULL) return 1;
+/* Heads of a block. With decays and in f32, which are rare, there are no kernels for several. */
+static int heads_of(const ls_cuda_attention *given, ls_dtype type) {
+    if (given->set[0].log_decay != NULL || type == LS_F32) return 1;
     return ls_cuda_attention_decode_heads(given->H, given->G);
 }
 
@@ -452,12 +452,14 @@ template <typename T, int LANES>
 static void launch(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
     const dim3 blocks((unsigned)job->splits, (unsigned)(job->H / heads), (unsigned)batch);
     const char *what = "attention, one token";
+    if constexpr (sizeof(T) == 2) {
+        if (heads == 4)
+            return ls_cuda_follow(run, what, decode<T, LANES, 4, false>, blocks, THREADS, *job);
+        if (heads == 2)
+            return ls_cuda_follow(run, what, decode<T, LANES, 2, false>, blocks, THREADS, *job);
+    }
     if (job->log_decay != NULL)
         ls_cuda_follow(run, what, decode<T, LANES, 1, true>, blocks, THREADS, *job);
-    else if (heads == 4)
-        ls_cuda_follow(run, what, decode<T, LANES, 4, false>, blocks, THREADS, *job);
-    else if (heads == 2)
-        ls_cuda_follow(run, what, decode<T, LANES, 2, false>, blocks, THREADS, *job);
     else
         ls_cuda_follow(run, what, decode<T, LANES, 1, false>, blocks, THREADS, *job);
 }
@@ -564,7 +566,7 @@ void ls_cuda_attention_decode(const ls_run *run, ls_cuda_attention *given, ls_dt
     job.part_out = given->part_out;
     job.part_lse = given->part_lse;
     if (chain != NULL) add_chain(&job, chain);
-    const int heads = heads_of(given);
+    const int heads = heads_of(given, type);
     const bool counted = (int64_t)given->B * (given->H / heads) <= LS_CUDA_ARRIVALS;
     if (counted && given->splits <= PARTS_MAX) job.arrivals = ls_cuda_of(run)->arrivals;
     if (type == LS_F32)

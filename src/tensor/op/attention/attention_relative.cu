@@ -519,9 +519,7 @@ template <int D> static void launch_width(const ls_run *run, const ls_cuda_atten
 }
 
 void ls_cuda_attention_relative(const ls_run *run, const ls_cuda_attention *job) {
-    if (job->K <= 32)
-        launch_width<32>(run, job);
-    else if (job->K <= 64)
+    if (job->K <= 64)
         launch_width<64>(run, job);
     else
         launch_width<128>(run, job);

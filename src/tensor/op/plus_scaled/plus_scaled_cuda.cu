@@ -2,7 +2,7 @@
 #include "tensor/cuda/column_products.cuh"
 #include "tensor/cuda/map.cuh"
 
-static ls_cuda_axes axes_of(int64_t rows, ls_cuda_matrix m) {
+static ls_cuda_axes axes_of(int64_t rows, ls_cuda_strided m) {
     return ls_cuda_axes_of_rows(rows, m.width, m.stride);
 }
 
@@ -22,7 +22,7 @@ template <typename T>
 static void scale_rows(const ls_run *run, const ls_tensor *from, const ls_tensor *scale,
                        const ls_tensor *to, const char *what) {
     int64_t rows;
-    const ls_cuda_matrix x = ls_cuda_matrix_of(from, &rows), out = ls_cuda_matrix_of(to, &rows);
+    const ls_cuda_strided x = ls_cuda_strided_of(from, &rows), out = ls_cuda_strided_of(to, &rows);
     ls_cuda_axes axes[] = {axes_of(rows, out), ls_cuda_axes_of_rows(rows, out.width, 0),
                            axes_of(rows, x)};
     ls_cuda_layout layout;
@@ -38,9 +38,9 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
         return;
     }
     int64_t rows;
-    const ls_cuda_matrix y = ls_cuda_matrix_of(node->in[0], &rows),
-                         x = ls_cuda_matrix_of(node->in[1], &rows);
-    const ls_cuda_matrix out = ls_cuda_matrix_of(node->out[0], &rows);
+    const ls_cuda_strided y = ls_cuda_strided_of(node->in[0], &rows),
+                          x = ls_cuda_strided_of(node->in[1], &rows);
+    const ls_cuda_strided out = ls_cuda_strided_of(node->out[0], &rows);
     ls_cuda_axes axes[] = {axes_of(rows, out), ls_cuda_axes_of_rows(rows, out.width, 0),
                            axes_of(rows, y), axes_of(rows, x)};
     ls_cuda_layout layout;
@@ -59,8 +59,8 @@ static size_t backward_workspace(const ls_node *node, int threads) {
 
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     int64_t rows;
-    const ls_cuda_matrix dy = ls_cuda_matrix_of(node->in[0], &rows),
-                         x = ls_cuda_matrix_of(node->in[1], &rows);
+    const ls_cuda_strided dy = ls_cuda_strided_of(node->in[0], &rows),
+                          x = ls_cuda_strided_of(node->in[1], &rows);
     const ls_tensor *scale = node->in[2];
     ls_cuda_column_products(ls_cuda_of(run), node->in[1]->type, rows, dy, x,
                             (float *)ls_param_gradient(run, scale), (float *)run->workspace);

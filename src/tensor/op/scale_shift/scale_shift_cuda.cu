@@ -21,8 +21,8 @@ struct scale_map {
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
     int64_t rows;
-    const ls_cuda_matrix x = ls_cuda_matrix_of(node->in[0], &rows),
-                         y = ls_cuda_matrix_of(node->out[0], &rows);
+    const ls_cuda_strided x = ls_cuda_strided_of(node->in[0], &rows),
+                          y = ls_cuda_strided_of(node->out[0], &rows);
     const int64_t W = x.width, parts = y.width / W;
     ls_cuda_axes axes[] = {parts_at(rows, parts, W, y.stride, W),
                            parts_at(rows, parts, W, x.stride, 0), parts_at(rows, parts, W, 0, W),
@@ -39,7 +39,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
 /* An element of dx is the sum over the parts. */
 template <typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    input_grad(int64_t rows, ls_cuda_matrix dy, const float *gain, ls_cuda_matrix dx) {
+    input_grad(int64_t rows, ls_cuda_strided dy, const float *gain, ls_cuda_strided dx) {
     int64_t index = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
     int64_t row = index / dx.width, i = index % dx.width;
     if (row >= rows) return;
@@ -59,8 +59,8 @@ static size_t backward_workspace(const ls_node *node, int threads) {
 
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     int64_t rows;
-    const ls_cuda_matrix x = ls_cuda_matrix_of(node->in[0], &rows),
-                         dy = ls_cuda_matrix_of(node->in[3], &rows);
+    const ls_cuda_strided x = ls_cuda_strided_of(node->in[0], &rows),
+                          dy = ls_cuda_strided_of(node->in[3], &rows);
     ls_cuda *cuda = ls_cuda_of(run);
     const ls_dtype type = node->in[3]->type;
     float *room = (float *)run->workspace;
@@ -69,7 +69,7 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     ls_cuda_column_sums(cuda, dy.data, type, rows, dy.width, dy.stride,
                         (float *)ls_param_gradient(run, node->in[2]), room);
     if (node->out[0] == NULL) return;
-    const ls_cuda_matrix dx = ls_cuda_matrix_of(node->out[0], &rows);
+    const ls_cuda_strided dx = ls_cuda_strided_of(node->out[0], &rows);
     input_grad<T>
         <<<ls_cuda_blocks(rows * dx.width, LS_CUDA_THREADS), LS_CUDA_THREADS, 0, cuda->stream>>>(
             rows, dy, (const float *)ls_data(node->in[1]), dx);
