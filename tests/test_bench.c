@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "bench/bench_parts.h"
 #include "bench/ratchet.h"
+#include "report/figures.h"
 
 static void expect(ls_ctx *ctx, ls_status status) {
     if (status != LS_OK) fail_msg("%s: %s", ls_status_name(status), ctx->error.message);
@@ -136,6 +137,19 @@ static double number(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     if (!json_is_number(value)) fail_msg("no number `%s`", key);
     return json_number_value(value);
+}
+
+/* A row as it is written can be read again, and printed. */
+static void can_be_kept(rig *r, const char *part, json_t *rows, const char *printed) {
+    json_t *all = json_pack("{s:{s:s}, s:O}", "machine", "name", "m", part, rows);
+    const ls_page page = {.ctx = &r->ctx};
+    ls_text out = {0};
+    ls_paper paper = {.page = &page, .out = &out};
+    expect(&r->ctx, ls_figures_check(&r->ctx, all, "FILE"));
+    assert_true(ls_figures_part(&paper, all, part));
+    if (strstr(out.bytes, printed) == NULL) fail_msg("%s, not %s", out.bytes, printed);
+    ls_text_clear(&r->ctx, &out);
+    json_decref(all);
 }
 
 static ls_status nothing(ls_bench *bench, void *about) {
@@ -273,6 +287,8 @@ static void training(void **state) {
     assert_non_null(
         strstr(r.bench.text.bytes, "      38 tokens/s PyTorch (compiled), spread 40%; ratio 2.50"));
     assert_true(json_array_size(json_object_get(row, "operations")) > 3);
+    can_be_kept(&r, "train", rows,
+                "\n| tiny, f32, 3 x 8 | 96.0 | 0.0% | compiled 38, slow: none | 2.50 |");
     json_decref(rows);
     rig_close(&r);
 }
@@ -305,6 +321,7 @@ static void decoding(void **state) {
         2.0 * (double)ls_parameters_elements(model->store) + 2 * 2 * 2 * 2 * 16 * 32;
     close_to(number(row, "bandwidth_limit"), 2 * r.bench.bandwidth / bytes);
     close_to(number(row, "share"), 16 * turn / number(row, "bandwidth_limit"));
+    can_be_kept(&r, "decode", rows, "\n| depth 32, 2 sequences | ");
     json_decref(rows);
     ls_model_free(model);
     ls_model_config_clear(&r.ctx, &config);

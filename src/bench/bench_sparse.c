@@ -23,7 +23,7 @@ typedef struct sparse_kind {
 static const sparse_kind kinds[] = {
     {"all pairs", "attention", {0}, {0}},
     {"longformer, window 512", "longformer", {0}, {0}},
-    {"the same, 8 global", "longformer", {"globals"}, {"8"}},
+    {"longformer, 8 global", "longformer", {"globals"}, {"8"}},
     {"bigbird, 3 random", "bigbird", {0}, {0}},
     {"longt5, side tokens", "longt5", {0}, {0}},
 };

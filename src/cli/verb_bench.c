@@ -42,8 +42,9 @@ const ls_verb ls_verb_bench = {
         "decode: tokens per second at some depths beside what memory bandwidth allows. Where a\n"
         "Python with PyTorch is found it runs the same work as train, attention, scan and conv, "
         "ours\n"
-        "and theirs in turns, and the ratio is printed. out=FILE keeps the figures, compare=FILE\n"
-        "holds them against kept ones: the exit code is 1 where a row has become slower.\n",
+        "and theirs in turns, and the ratio is printed. out=FILE keeps the figures (with\n"
+        "add=true beside those that it holds), compare=FILE holds them against kept ones: the exit\n"
+        "code is 1 where a row has become slower. `longshot report FILE` prints tables of them.\n",
     .sections = sections,
     .computes = true,
     .ranks = true,
