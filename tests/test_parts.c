@@ -72,6 +72,7 @@ static void read_in_parts(int64_t parts, double *y) {
     for (int64_t i = 0; i < parts; i++) {
         s[i] = (sharer){.ctx = ls_ctx_default(), .who = {&all, i}};
         s[i].ctx.threads = 1;
+        s[i].ctx.device = NULL; /* that of the tests is for one thread at a time */
         s[i].b = bench_new(&s[i].ctx, &what, options(parts, i, &s[i].who));
         assert_int_equal(ls_program_in_parts(s[i].b.program), parts > 1);
         assert_int_equal(pthread_create(&s[i].thread, NULL, read_twice, &s[i]), 0);

@@ -189,13 +189,12 @@ static void give_kept(ls_cuda *cuda) {
 
 /* ---- kernels ---- */
 
-/* Whether LONGSHOT_CUDA_JOIN lets a kernel of several nodes be used: 0 none, 1 all, the names of some
- * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those. */
+/* Whether LONGSHOT_CUDA_JOIN lets a kernel of several nodes be used: 0 none, the names of some
+ * (residual_norm+linear,cache_append+attention) those alone, names after minus signs all but those;
+ * 1, or without it, all. */
 static bool may_join(const char *op) {
     const char *join = getenv("LONGSHOT_CUDA_JOIN");
-    /* a product behind a norm is slower than both: every block norms the rows again */
-    if (join == NULL) return strncmp(op, "residual", 8) != 0;
-    if (strcmp(join, "1") == 0) return true;
+    if (join == NULL || strcmp(join, "1") == 0) return true;
     const size_t length = strlen(op);
     const bool but = join[0] == '-';
     for (const char *at = join; (at = strstr(at, op)) != NULL; at += length) {

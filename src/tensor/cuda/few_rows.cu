@@ -322,8 +322,7 @@ template <typename T> static void launch_rows(const ls_run *run, const few_job *
         launch<T, ROWS_MAX>(run, job);
 }
 
-/* What only LONGSHOT_CUDA_JOIN brings here has two kernels; a gate and its value are two rows of the
- * weight. */
+/* One row, as a token has it, or some; a gate and its value are two rows of the weight. */
 template <typename T> static void launch_joined(const ls_run *run, const few_job *job) {
     if (job->m == 1)
         start<T, 1, 2, true>(run, job);
