@@ -4,7 +4,6 @@
 
 #include "tensor/cuda/column_sums.cuh"
 #include "tensor/cuda/few_rows.cuh"
-#include "tensor/cuda/few_tiles.cuh"
 #include "tensor/cuda/product_memory.cuh"
 
 enum { CANDIDATES = 16, WARM_RUNS = 3, TIMED_RUNS = 5 };
@@ -493,9 +492,8 @@ void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *given, void *
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     void *extra = NULL;
     if (cuda->wrong != cudaSuccess) return;
-    const bool few = ls_cuda_few_rows_fit(g);
-    if (few || (ls_cuda_few_tiles_fit(g) && run->state != NULL)) {
-        (few ? ls_cuda_few_rows : ls_cuda_few_tiles)(run, g);
+    if (ls_cuda_few_rows_fit(g)) {
+        ls_cuda_few_rows(run, g);
         if (g->gelu != NULL) g->gelu->apart(run, g->gelu->node);
         return;
     }
