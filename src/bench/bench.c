@@ -204,7 +204,9 @@ static void describe_machine(json_t *row) {
     ls_machine about;
     char system[160];
     ls_machine_describe(&about);
-    snprintf(system, sizeof system, "%s %s", about.system, about.release);
+    /* what follows the release's number is the builder's own */
+    snprintf(system, sizeof system, "%s %.*s", about.system, (int)strcspn(about.release, "-"),
+             about.release);
     json_object_set_new(row, "instructions", json_string(about.instructions));
     json_object_set_new(row, "memory_bytes", json_integer((json_int_t)about.memory_bytes));
     json_object_set_new(row, "system", json_string(system));
