@@ -40,6 +40,7 @@ ${entries}    NULL,
 };
 " @ONLY)
   add_library(kernels_${isa} OBJECT ${CPU_OP_SOURCES} ${CPU_SHARED_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_${isa}.c)
+  set_target_properties(kernels_${isa} PROPERTIES LONGSHOT_KERNELS ON)
   target_link_libraries(kernels_${isa} PRIVATE longshot_flags)
   # vectors wider than the machine's never cross a call: all that use them is inlined
   target_compile_options(kernels_${isa} PRIVATE ${ISA_FLAGS_${isa}} -ffp-contract=$<IF:$<C_COMPILER_ID:Clang>,on,fast> -Wno-psabi
