@@ -271,7 +271,7 @@ __device__ static inline int ls_cuda_aligned(int span_first, int64_t from_positi
     return span_first + (int)(apart < 0 ? apart + step : apart);
 }
 
-__device__ static inline bool ls_cuda_valid(const ls_cuda_key_set &s, int b, int key) {
+__device__ static inline bool ls_cuda_key_valid(const ls_cuda_key_set &s, int b, int key) {
     return s.valid == NULL || s.valid[b * s.valid_batch + key] != 0;
 }
 

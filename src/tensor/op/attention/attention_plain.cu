@@ -129,7 +129,7 @@ template <typename T> __global__ static void forward(const ls_cuda_attention job
             int times = 0;
             const int j = there ? walk_row(walk, key + lane, &times) : 0;
             float score = -INFINITY;
-            if (times > 0 && ls_cuda_valid(s, b, j))
+            if (times > 0 && ls_cuda_key_valid(s, b, j))
                 score = ls_cuda_score<T>(job, s, b, h, i, j, times);
             const float higher = fmaxf(most, ls_cuda_warp_max(score));
             const float base = higher == -INFINITY ? 0 : higher;
@@ -219,7 +219,7 @@ template <typename T> __global__ static void query_grad(const ls_cuda_attention 
         int times = 0;
         const int j = key + lane < walk.count ? walk_row(walk, key + lane, &times) : 0;
         float ds = 0, p;
-        if (times > 0 && ls_cuda_valid(s, b, j)) {
+        if (times > 0 && ls_cuda_key_valid(s, b, j)) {
             ds = pair_gradient<T>(job, s, b, h, i, j, times, &p);
             if (s.log_decay != NULL)
                 mine.other[lane] = ls_cuda_decay_distance(s, b, n, s.key_position + j);
@@ -271,7 +271,7 @@ template <typename T> __global__ static void key_grad(const ls_cuda_attention jo
     const int b = (int)(row / ((int64_t)job.G * s.key_rows)), g = (int)(row / s.key_rows % job.G);
     const int j = (int)(row % s.key_rows);
     const int64_t m = s.key_position + j;
-    const bool seen = j < s.keys && ls_cuda_valid(s, b, j);
+    const bool seen = j < s.keys && ls_cuda_key_valid(s, b, j);
     const scratch mine = scratch_of(job.K + job.V);
     clear(mine.sums, job.K + job.V, lane);
     for (int h = g * heads; seen && h < (g + 1) * heads; h++) {
@@ -349,7 +349,7 @@ static __device__ float sum_of_column(const ls_cuda_attention &job, const ls_cud
     for (int64_t j = ls_cuda_aligned(span.first, s.key_position, n, step); j < span.end;
          j += step) {
         const int times =
-            ls_cuda_valid(s, b, (int)j) ? ls_cuda_times(s, h, n, s.key_position + j) : 0;
+            ls_cuda_key_valid(s, b, (int)j) ? ls_cuda_times(s, h, n, s.key_position + j) : 0;
         if (times > 0) sum += pair_gradient<T>(job, s, b, h, i, (int)j, times, &p);
     }
     return sum;

@@ -227,7 +227,7 @@ __device__ static inline ls_tile_mark ls_tile_query_mark(const ls_cuda_attention
 __device__ static inline ls_tile_bounds
 ls_tile_key_bounds(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b, int row) {
     ls_tile_bounds bounds = {0, 0};
-    if (row < 0 || row >= s.keys || !ls_cuda_valid(s, b, row)) return bounds;
+    if (row < 0 || row >= s.keys || !ls_cuda_key_valid(s, b, row)) return bounds;
     const int64_t m = s.key_position + row;
     const ls_cuda_span queries = ls_cuda_queries_of(job, s, m, m, 1, false);
     bounds.first = queries.first;

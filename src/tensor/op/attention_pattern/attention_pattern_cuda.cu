@@ -12,7 +12,7 @@ static __device__ float weight_of(const ls_cuda_attention &job, const ls_cuda_ke
                                   int h, int i, int64_t j, float lse, float *log2_weight) {
     const int64_t n = job.start + i, m = s.key_position + j, step = ls_cuda_step(s, h);
     *log2_weight = 0;
-    if ((n - m) % step != 0 || !ls_cuda_valid(s, b, (int)j)) return 0;
+    if ((n - m) % step != 0 || !ls_cuda_key_valid(s, b, (int)j)) return 0;
     const int times = ls_cuda_times(s, h, n, m);
     if (times == 0) return 0;
     *log2_weight = ls_cuda_score<T>(job, s, b, h, i, (int)j, times) - lse;

@@ -56,7 +56,7 @@ __global__ static void count_keys(const pointwise_job job) {
     int count = max(0, keys.end - keys.first);
     if (s.valid != NULL) {
         count = 0;
-        for (int j = keys.first + lane; j < keys.end; j += 32) count += ls_cuda_valid(s, b, j);
+        for (int j = keys.first + lane; j < keys.end; j += 32) count += ls_cuda_key_valid(s, b, j);
         count = ls_cuda_warp_sum(count);
     }
     if (lane == 0) job.inverse[row] = count > 0 ? 1 / (float)count : 0;
@@ -139,7 +139,7 @@ static __device__ void meet(const pointwise_job &job, scratch &k, int b, int h, 
     if (threadIdx.x < TILE) {
         const int t = (int)threadIdx.x, key = j + t;
         ls_cuda_span queries = {0, 0};
-        if (key < s.keys && ls_cuda_valid(s, b, key))
+        if (key < s.keys && ls_cuda_key_valid(s, b, key))
             queries =
                 ls_cuda_queries_of(a, s, s.key_position + key, s.key_position + key, 1, false);
         k.first[t] = queries.first;

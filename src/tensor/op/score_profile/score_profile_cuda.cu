@@ -14,7 +14,7 @@ static __device__ int key_at_distance(const ls_cuda_attention &job, const ls_cud
     const ls_cuda_span span = ls_cuda_keys_of(s, n, n, step, false);
     if (j < span.first || j >= span.end || distance % step != 0) return 0;
     *key = (int)j;
-    return ls_cuda_valid(s, b, *key) ? ls_cuda_times(s, h, n, n - distance) : 0;
+    return ls_cuda_key_valid(s, b, *key) ? ls_cuda_times(s, h, n, n - distance) : 0;
 }
 
 template <typename T>
