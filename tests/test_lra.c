@@ -16,6 +16,7 @@
 #include "failing_allocator.h"
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "eval/task.h"
 #include "task/lib/snakes.h"
 #include "train/train.h"
@@ -172,6 +173,49 @@ static void half_of_the_images_are_connected(void **state) {
     assert_true(fabs(connected - IMAGES / 2.0) < 5 * sqrt(IMAGES / 4.0));
     assert_int_equal(ls_task_check(&ctx, &task, 16384), LS_OK);
     assert_int_equal(ls_task_check(&ctx, &task, 1023), LS_EUSE);
+    ls_task_clear(&ctx, &task);
+}
+
+/* Two passes over few images, whose batches do not end where a pass does: those of the second pass
+ * come from memory, and are what they would be if they were drawn again. */
+static void images_are_drawn_once(void **state) {
+    (void)state;
+    enum { IMAGES = 10, BATCH = 4, BATCHES = 5, PIXELS = 1024 };
+    static int32_t drawn[BATCH * PIXELS], kept[BATCH * PIXELS];
+    int32_t class_drawn[BATCH], class_kept[BATCH];
+    bool fresh[BATCH];
+    ls_ctx ctx = ls_ctx_default();
+    ls_task task;
+    ls_train_source plain, keeping;
+    assert_int_equal(read_task(&ctx, "task=pathfinder task.samples=10", &task), LS_OK);
+    const ls_task_batches each_time = {
+        .task = &task, .batch = BATCH, .length = PIXELS, .seed = 3, .threads = 2};
+    ls_task_batches once = each_time;
+    const size_t bytes = ls_task_kept_bytes(&each_time);
+    assert_int_equal(bytes, IMAGES * (PIXELS + 2));
+    once.kept = ls_new(&ctx, bytes, 1);
+    assert_non_null(once.kept);
+    assert_int_equal(ls_train_source_of_task(&ctx, &each_time, 256, &plain), LS_OK);
+    assert_int_equal(ls_train_source_of_task(&ctx, &once, 256, &keeping), LS_OK);
+    assert_int_equal(plain.identity, keeping.identity);
+    for (int64_t i = 0; i < BATCHES; i++) {
+        plain.rows(plain.user, i, 0, BATCH, drawn, class_drawn, fresh);
+        keeping.rows(keeping.user, i, 0, BATCH, kept, class_kept, fresh);
+        assert_memory_equal(kept, drawn, sizeof drawn);
+        assert_memory_equal(class_kept, class_drawn, sizeof class_drawn);
+    }
+    memset(once.kept + IMAGES, 7, IMAGES * PIXELS);
+    keeping.rows(keeping.user, BATCHES, 0, BATCH, kept, class_kept, fresh);
+    for (int t = 0; t < BATCH * PIXELS; t++) assert_int_equal(kept[t], 7);
+    /* tests, images without end, and more than memory has */
+    ls_task_batches other = each_time;
+    other.held_out = true;
+    assert_int_equal(ls_task_kept_bytes(&other), 0);
+    task.settings.samples = 0;
+    assert_int_equal(ls_task_kept_bytes(&each_time), 0);
+    task.settings.samples = 2000000;
+    assert_int_equal(ls_task_kept_bytes(&each_time), 0);
+    ls_free(&ctx, once.kept);
     ls_task_clear(&ctx, &task);
 }
 
@@ -544,6 +588,7 @@ int main(void) {
         cmocka_unit_test(images_are_what_they_say),
         cmocka_unit_test(contrast_can_be_equal),
         cmocka_unit_test(half_of_the_images_are_connected),
+        cmocka_unit_test(images_are_drawn_once),
         cmocka_unit_test(texts_are_read_from_folders),
         cmocka_unit_test(texts_are_read_from_tables),
         cmocka_unit_test(documents_are_pairs),

@@ -58,6 +58,7 @@ const ls_task_type ls_task_pathfinder = {
     .length = 1024,
     .classes = 2,
     .one_length = true,
+    .costly = true,
     .vocabulary = vocabulary,
     .check = check,
     .fill = fill,

@@ -190,18 +190,23 @@ void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t
         if (targets[t] < 0) targets[t] = inputs[t + 1];
 }
 
+int64_t ls_task_training_samples(const ls_task *task) {
+    const int64_t stored = ls_task_stored(task, LS_TASK_TRAIN), samples = task->settings.samples;
+    return stored > 0 && (samples == 0 || samples > stored) ? stored : samples;
+}
+
+int64_t ls_task_training_number(const ls_task *task, uint64_t seed, int64_t place) {
+    const int64_t samples = ls_task_training_samples(task);
+    if (samples == 0) return place;
+    const ls_random order = {
+        .seed = seed, .stream = ls_stream_of("task order"), .step = (uint32_t)(place / samples)};
+    return (int64_t)ls_random_permute(order, (uint64_t)(place % samples), (uint64_t)samples);
+}
+
 void ls_task_training_sample(const ls_task *task, uint64_t seed, int64_t place, int64_t length,
                              int32_t *inputs, int32_t *targets) {
-    const int64_t stored = ls_task_stored(task, LS_TASK_TRAIN);
-    int64_t number = place, samples = task->settings.samples;
-    if (stored > 0 && (samples == 0 || samples > stored)) samples = stored;
-    if (samples > 0) {
-        const ls_random order = {.seed = seed,
-                                 .stream = ls_stream_of("task order"),
-                                 .step = (uint32_t)(place / samples)};
-        number = (int64_t)ls_random_permute(order, (uint64_t)(place % samples), (uint64_t)samples);
-    }
-    ls_task_sample(task, LS_TASK_TRAIN, seed, number, length, inputs, targets);
+    ls_task_sample(task, LS_TASK_TRAIN, seed, ls_task_training_number(task, seed, place), length,
+                   inputs, targets);
 }
 
 /* ---- in two parts ---- */

@@ -20,6 +20,8 @@ typedef struct ls_task_type {
     bool one_length; /* samples are what they are: tests go to other lengths only where asked to */
     bool bytes;      /* tokens are the bytes of a text: see data.mix */
     bool pairs;      /* with classes: a sample is two sequences, one behind the other */
+    bool costly;     /* a sample takes long to make, and its tokens are bytes: training keeps those
+                        that it will see again */
     int64_t (*vocabulary)(const void *options);
     /* Refuses options and lengths that do not fit (LS_EUSE, one sentence). */
     ls_status (*check)(ls_ctx *ctx, const void *options, int64_t length);
@@ -87,6 +89,9 @@ void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t
                     int64_t length, int32_t *inputs, int32_t *targets);
 /* The training sample that stands at a place of the endless sequence of them: a new one each time,
  * or with task.samples, and from files, one of so many, in another order each time round. */
+/* The same by the sample's number, and the numbers that there are; 0: no end. */
+int64_t ls_task_training_number(const ls_task *task, uint64_t seed, int64_t place);
+int64_t ls_task_training_samples(const ls_task *task);
 void ls_task_training_sample(const ls_task *task, uint64_t seed, int64_t place, int64_t length,
                              int32_t *inputs, int32_t *targets);
 

@@ -86,7 +86,11 @@ typedef struct ls_task_batches {
     int threads;    /* that make samples at once; 0: one */
     int32_t *whole; /* [batch, 2, length] to work in where samples are cut into a source and the
                        rest (ls_task_cut); NULL: they are not */
+    uint8_t *kept;  /* ls_task_kept_bytes, all zero, to keep training samples in; NULL: they are
+                       made each time */
 } ls_task_batches;
+/* What keeping takes: 0 where samples are cheap, do not come again, or would be too many. */
+size_t ls_task_kept_bytes(const ls_task_batches *from);
 ls_status ls_train_source_of_task(ls_ctx *ctx, const ls_task_batches *from, int64_t vocabulary,
                                   ls_train_source *out);
 

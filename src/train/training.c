@@ -290,6 +290,7 @@ static ls_status open_task_validation(ls_training *t, ls_train_job *job) {
         return LS_FAIL(t->ctx, LS_EUSE,
                        "train.validate_tokens=0: a task has no last sample; say how many tokens");
     t->held_out = t->batches;
+    t->held_out.kept = NULL;
     t->held_out.held_out = true;
     t->held_out.batch = train->batch / ls_train_parts(train);
     t->held_out.seed = ls_hash("validation", strlen("validation"));
@@ -310,6 +311,11 @@ static ls_status open_task(ls_training *t, ls_train_job *job) {
         const size_t room = (size_t)(2 * train->batch * train->length);
         t->batches.whole = ls_new(t->ctx, room, sizeof *t->batches.whole);
         if (t->batches.whole == NULL) return LS_ENOMEM;
+    }
+    const size_t kept = ls_task_kept_bytes(&t->batches);
+    if (kept > 0) {
+        t->batches.kept = ls_new(t->ctx, kept, 1);
+        if (t->batches.kept == NULL) return LS_ENOMEM;
     }
     LS_TRY(ls_train_source_of_task(t->ctx, &t->batches, t->settings.model.model.vocabulary,
                                    &job->source));
@@ -549,6 +555,7 @@ void ls_training_clear(ls_training *t) {
     ls_mixture_clear(t->ctx, &t->settings.mixture); /* borrows the tokenizer */
     ls_data_close(t->ctx, &t->data);
     ls_free(t->ctx, t->batches.whole);
+    ls_free(t->ctx, t->batches.kept);
     ls_text_clear(t->ctx, &t->config);
     ls_run_settings_clear(t->ctx, &t->settings);
     *t = (ls_training){.ctx = t->ctx, .lock = -1};
