@@ -247,6 +247,7 @@ static const space_case spaces[] = {
     {9, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, 0, true, 0, false, 0, 0, 0, 0, REAL},
     {33, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, 0, false, 0, true, 0, 0, 0, 0, NO_INPUT},
     {70, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, 2, false, 0, false, 0, 0, 0, 0, TIED},
+    {200, 3, 1, 40, LS_HOLD_BILINEAR, LS_STEP_EXP, 1, false, 0, false, 0, 0, 0, 0, TIED},
     {9, 6, 3, 3, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, 2, true, 13, false, 0, 0, 0, 0, UNTIED},
     {9, 5, 5, 4, LS_HOLD_BILINEAR, LS_STEP_EXP, 3, false, 0, false, 0, 0, 2, 0.2, TIED}};
 

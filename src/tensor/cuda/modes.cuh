@@ -83,31 +83,45 @@ template <typename T> static ls_cuda_strip<T> ls_cuda_strip_of(const ls_tensor *
 template <typename T> struct ls_cuda_walk {
     ls_cuda_modes modes;
     int64_t batch, length;
-    ls_cuda_strip<T> u; /* without data: nothing, or an impulse at time 0 */
+    int64_t whole; /* sequences are the pieces of one of so many steps, the last one may be shorter;
+                      0: they are sequences of their own */
+    ls_cuda_strip<T> u; /* without data: nothing, or an impulse at time 0 of the first sequence */
     bool impulse;
     const float *skip; /* or NULL */
     /* states [batch,channels,2h], or [batch,channels,h] where imaginary parts are 0; NULL: zeros */
     const float *before;
     bool real_states;
+    const ls_cuda_complex *begin; /* [batch,channels,h], the state before; NULL: `before` says it */
     /* forward */
     ls_cuda_strip<T> y;
     float *after; /* or NULL */
     /* backward */
-    ls_cuda_strip<T> dy, du;      /* either may have no data */
-    const ls_cuda_complex *begin; /* [channels,h], the state before; NULL: `before` says it */
-    bool later_output;            /* behind the last step comes an output of slope 1 */
-    const float *dafter;          /* as `before`: of the state behind the last step; NULL: zeros */
-    float *dbefore;               /* or NULL */
-    int64_t groups;               /* of sequences, whose sums lie apart */
-    ls_cuda_complex *dsystems;    /* [groups][channels][parts][h] */
-    double *dskip;                /* [groups][channels], or NULL */
-    ls_cuda_complex *room;        /* ls_cuda_walk_room */
+    ls_cuda_strip<T> dy, du;     /* either may have no data */
+    bool later_output;           /* behind the last step comes an output of slope 1 */
+    const float *dafter;         /* as `before`: of the state behind the last step; NULL: zeros */
+    const ls_cuda_complex *ends; /* [batch,channels,h], the same; NULL: `dafter` says it */
+    float *dbefore;              /* or NULL */
+    int64_t groups;              /* of sequences, whose sums lie apart */
+    ls_cuda_complex *dsystems;   /* [groups][channels][parts][h] */
+    double *dskip;               /* [groups][channels], or NULL */
+    ls_cuda_complex *room;       /* ls_cuda_walk_room */
 };
 
 template <typename T> void ls_cuda_walk_forward(const ls_run *run, const ls_cuda_walk<T> *walk);
 /* The sums of all groups end up in the first of dsystems; dskip is added to `dskip_to`. */
 template <typename T>
 void ls_cuda_walk_backward(const ls_run *run, const ls_cuda_walk<T> *walk, float *dskip_to);
+/* Impulse responses with a rank: cut in pieces that are walked at the same time. y or dy, and the
+ * length, are those of the whole response; `groups`, dsystems and the room of the gradient are for
+ * pieces of LS_CUDA_PIECE steps, and `pieces_room` has the rest. */
+enum { LS_CUDA_PIECE = 64, LS_CUDA_PIECE_GROUPS = 32 };
+/* 1: the modes are too many for that, or the steps too few; it is walked as it is. */
+int64_t ls_cuda_pieces(const ls_cuda_modes *modes, int64_t length);
+int64_t ls_cuda_pieces_room(const ls_cuda_modes *modes, int64_t length, bool gradient);
+void ls_cuda_pieces_forward(const ls_run *run, const ls_cuda_walk<float> *walk,
+                            ls_cuda_complex *pieces_room);
+void ls_cuda_pieces_backward(const ls_run *run, const ls_cuda_walk<float> *walk,
+                             ls_cuda_complex *pieces_room);
 /* Groups that a gradient should have, and complex numbers of its room. */
 int64_t ls_cuda_walk_groups(int64_t batch, int64_t channels, int64_t h, int64_t length);
 int64_t ls_cuda_walk_room(int64_t groups, int64_t channels, int64_t h, int64_t length);

@@ -1,6 +1,11 @@
 /* Walks along time: see modes.h. A warp has one channel of one sequence (backward: of a group of
  * sequences), its lanes the modes; every 32 steps what the lanes add to the outputs is transposed over
- * in shared memory, so that each lane sums one output. */
+ * in shared memory, so that each lane sums one output.
+ *
+ * An impulse response is one sequence of each channel, too few to keep a device busy. It is cut in
+ * pieces of a fixed length, counted from its begin. A step is linear in the real and imaginary parts of
+ * the modes, so walks from each of these give the matrix of a whole piece. With it what enters the
+ * pieces is carried along, and they are walked at the same time; gradients likewise backwards. */
 #include "tensor/cuda/modes.cuh"
 
 enum { WARP = 32, WARPS = 4, CHUNK = WARP };
@@ -98,6 +103,34 @@ template <int K, int R> struct channel_system {
         }
         return share;
     }
+
+    /* One step back, in two halves: adds an output's gradient to that of the state behind the step,
+     * which gives the gradients of the sigmas; and goes to the state before it. */
+    __device__ __forceinline__ void meet_output(double dy, lane_modes<K> &later,
+                                                double (&dsigma)[R]) const {
+#pragma unroll(R > 2 ? 1 : R)
+        for (int j = 0; j < R; j++) dsigma[j] = 0;
+#pragma unroll(K > 4 ? 1 : K)
+        for (int i = 0; i < K; i++) {
+            ls_cuda_complex &l = later.at[i];
+            l = l + dy * ls_cuda_conj(c.at[i]);
+#pragma unroll(R > 2 ? 1 : R)
+            for (int j = 0; j < R; j++) dsigma[j] -= l.x * g[j].at[i].x + l.y * g[j].at[i].y;
+        }
+#pragma unroll(R > 2 ? 1 : R)
+        for (int j = 0; j < R; j++)
+            if (j < rank) dsigma[j] = ls_cuda_warp_sum(dsigma[j]);
+    }
+    __device__ __forceinline__ void step_back(const double (&dsigma)[R],
+                                              lane_modes<K> &later) const {
+#pragma unroll(K > 4 ? 1 : K)
+        for (int i = 0; i < K; i++) {
+            later.at[i] = later.at[i] * ls_cuda_conj(a.at[i]);
+#pragma unroll(R > 2 ? 1 : R)
+            for (int j = 0; j < R; j++)
+                if (j < rank) later.at[i] = later.at[i] + dsigma[j] * ls_cuda_conj(q[j].at[i]);
+        }
+    }
 };
 
 template <typename T>
@@ -116,7 +149,7 @@ template <typename T>
 static __device__ __forceinline__ float input_at(const ls_cuda_walk<T> &w, int64_t b, int64_t d,
                                                  int64_t t) {
     if (t >= w.length) return 0;
-    if (w.u.data == NULL) return w.impulse && t == 0 ? 1.0f : 0.0f;
+    if (w.u.data == NULL) return w.impulse && t == 0 && b == 0 ? 1.0f : 0.0f;
     return number_at(w.u, b, d, t);
 }
 
@@ -143,7 +176,8 @@ load_state(const ls_cuda_walk<T> &w, const float *from, int64_t b, int64_t d, in
 template <int K, typename T>
 static __device__ __forceinline__ lane_modes<K> state_before(const ls_cuda_walk<T> &w, int64_t b,
                                                              int64_t d, int lane) {
-    if (w.begin != NULL) return load_modes<K>(w.begin + d * w.modes.h, w.modes.h, lane);
+    if (w.begin != NULL)
+        return load_modes<K>(w.begin + (b * w.modes.channels + d) * w.modes.h, w.modes.h, lane);
     return load_state<K>(w, w.before, b, d, lane);
 }
 
@@ -170,6 +204,13 @@ static __device__ __forceinline__ int steps_from(int64_t length, int64_t start) 
     return length - start < CHUNK ? (int)(length - start) : CHUNK;
 }
 
+/* Steps of sequence b. */
+template <typename T>
+static __device__ __forceinline__ int64_t length_of(const ls_cuda_walk<T> &w, int64_t b) {
+    const int64_t left = w.whole - b * w.length;
+    return w.whole > 0 && left < w.length ? left : w.length;
+}
+
 /* ---- forward ---- */
 
 template <int K, int R, typename T>
@@ -182,9 +223,10 @@ static __global__ void __launch_bounds__(WARP *WARPS) forward_kernel(const ls_cu
     shares &share = room[threadIdx.y];
     const channel_system<K, R> system(w.modes, d, lane);
     const double skip = w.skip == NULL ? 0 : w.skip[d];
+    const int64_t length = length_of(w, b);
     lane_modes<K> x = state_before<K>(w, b, d, lane);
-    for (int64_t start = 0; start < w.length; start += CHUNK) {
-        const int count = steps_from(w.length, start);
+    for (int64_t start = 0; start < length; start += CHUNK) {
+        const int count = steps_from(length, start);
         const float u = input_at(w, b, d, start + lane);
         for (int t = 0; t < count; t++) {
             double sigma[R];
@@ -220,9 +262,10 @@ template <int K, int R, typename T> struct line_walk {
     /* Keeps the states at the starts of all chunks. */
     __device__ __forceinline__ void keep_starts(int64_t b) {
         const int h = w.modes.h;
+        const int64_t length = length_of(w, b);
         lane_modes<K> x = state_before<K>(w, b, d, lane);
-        for (int64_t start = 0; start < w.length; start += CHUNK) {
-            const int count = steps_from(w.length, start);
+        for (int64_t start = 0; start < length; start += CHUNK) {
+            const int count = steps_from(length, start);
             const float u = input_at(w, b, d, start + lane);
             store_modes(x, starts + start / CHUNK * h, h, lane);
             for (int t = 0; t < count; t++) {
@@ -236,41 +279,30 @@ template <int K, int R, typename T> struct line_walk {
     /* One step back from x to what came after it; dsigma's parts need all lanes. */
     __device__ __forceinline__ double retreat(double dy, double u, const double (&sigma)[R],
                                               const lane_modes<K> &x, const lane_modes<K> &next) {
-        double du = 0, dsigma[R] = {};
-#pragma unroll(K > 4 ? 1 : K)
-        for (int i = 0; i < K; i++) {
-            ls_cuda_complex &l = later.at[i];
-            l = l + dy * ls_cuda_conj(system.c.at[i]);
-            dc.at[i] = dc.at[i] + dy * ls_cuda_conj(next.at[i]);
-            db.at[i] = db.at[i] + u * l;
-            du += l.x * system.b.at[i].x + l.y * system.b.at[i].y;
-#pragma unroll(R > 2 ? 1 : R)
-            for (int j = 0; j < R; j++)
-                dsigma[j] -= l.x * system.g[j].at[i].x + l.y * system.g[j].at[i].y;
-        }
-#pragma unroll(R > 2 ? 1 : R)
-        for (int j = 0; j < R; j++)
-            if (j < system.rank) dsigma[j] = ls_cuda_warp_sum(dsigma[j]);
+        double du = 0, dsigma[R];
+        system.meet_output(dy, later, dsigma);
 #pragma unroll(K > 4 ? 1 : K)
         for (int i = 0; i < K; i++) {
             const ls_cuda_complex l = later.at[i], back = ls_cuda_conj(x.at[i]);
             da.at[i] = da.at[i] + l * back;
-            later.at[i] = l * ls_cuda_conj(system.a.at[i]);
+            db.at[i] = db.at[i] + u * l;
+            dc.at[i] = dc.at[i] + dy * ls_cuda_conj(next.at[i]);
+            du += l.x * system.b.at[i].x + l.y * system.b.at[i].y;
 #pragma unroll(R > 2 ? 1 : R)
             for (int j = 0; j < R; j++) {
                 if (j >= system.rank) continue;
                 dg[j].at[i] = dg[j].at[i] - sigma[j] * l;
                 dq[j].at[i] = dq[j].at[i] + dsigma[j] * back;
-                later.at[i] = later.at[i] + dsigma[j] * ls_cuda_conj(system.q[j].at[i]);
             }
         }
+        system.step_back(dsigma, later);
         return du;
     }
 
     __device__ __forceinline__ void chunk_back(int64_t b, int64_t start) {
-        const int h = w.modes.h, count = steps_from(w.length, start);
+        const int h = w.modes.h, count = steps_from(length_of(w, b), start);
         const float u = input_at(w, b, d, start + lane);
-        const float dy = start + lane < w.length ? number_at(w.dy, b, d, start + lane) : 0.0f;
+        const float dy = lane < count ? number_at(w.dy, b, d, start + lane) : 0.0f;
         lane_modes<K> x = load_modes<K>(starts + start / CHUNK * h, h, lane);
         double kept[R] = {}; /* lane t: sigmas of step t */
         store_modes(x, states, h, lane);
@@ -302,12 +334,14 @@ template <int K, int R, typename T> struct line_walk {
     }
 
     __device__ __forceinline__ void back(int64_t b) {
-        later = load_state<K>(w, w.dafter, b, d, lane);
+        later = w.ends == NULL ? load_state<K>(w, w.dafter, b, d, lane)
+                               : load_modes<K>(w.ends + (b * w.modes.channels + d) * w.modes.h,
+                                               w.modes.h, lane);
         if (w.later_output) {
 #pragma unroll(K > 4 ? 1 : K)
             for (int i = 0; i < K; i++) later.at[i] = ls_cuda_conj(system.c.at[i]);
         }
-        for (int64_t start = (w.length - 1) / CHUNK * CHUNK; start >= 0; start -= CHUNK)
+        for (int64_t start = (length_of(w, b) - 1) / CHUNK * CHUNK; start >= 0; start -= CHUNK)
             chunk_back(b, start);
         store_state(w, w.dbefore, b, d, lane, later);
     }
@@ -352,6 +386,134 @@ static __global__ void __launch_bounds__(WARP *WARPS) backward_kernel(const ls_c
     }
     const double along = ls_cuda_warp_sum(walk.along);
     if (w.dskip != NULL && lane == 0) w.dskip[unit] = along;
+}
+
+/* ---- pieces of an impulse response ---- */
+
+enum { PIECE = LS_CUDA_PIECE, PIECE_MODES_MAX = 2 * WARP };
+
+typedef struct piece_rooms {
+    ls_cuda_complex
+        *powers; /* [channels][2h][h]: where a piece takes a state that is 1 in one number */
+    ls_cuda_complex *begins, *ends; /* [pieces][channels][h] */
+} piece_rooms;
+
+static piece_rooms piece_rooms_of(const ls_cuda_modes *m, int64_t pieces, ls_cuda_complex *from) {
+    const int64_t each = m->channels * m->h;
+    return {from, from + each * 2 * m->h, from + each * (2 * m->h + pieces)};
+}
+
+/* A warp has one number of one channel. */
+template <int K, int R>
+static __global__ void __launch_bounds__(WARP *WARPS)
+    powers_kernel(const ls_cuda_modes m, ls_cuda_complex *powers) {
+    const int64_t unit = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (unit >= m.channels * 2 * m.h) return;
+    const int number = (int)(unit % (2 * m.h)), lane = threadIdx.x;
+    const channel_system<K, R> system(m, unit / (2 * m.h), lane);
+    lane_modes<K> x = no_modes<K>();
+#pragma unroll
+    for (int i = 0; i < K; i++)
+        if (lane + i * WARP == number / 2)
+            x.at[i] = make_double2(number % 2 == 0 ? 1 : 0, number % 2 == 0 ? 0 : 1);
+    for (int t = 0; t < PIECE; t++) {
+        double sigma[R];
+        system.sigmas(x, sigma);
+        system.advance(0, sigma, x);
+    }
+    store_modes(x, powers + unit * m.h, m.h, lane);
+}
+
+/* A piece's matrix times x, by way of shared memory; or the matrix transposed over. */
+template <int K>
+static __device__ __forceinline__ lane_modes<K>
+through_piece(const ls_cuda_complex *power, int h, int lane, bool transposed,
+              const lane_modes<K> &x, ls_cuda_complex *shared) {
+    lane_modes<K> y = no_modes<K>();
+    store_modes(x, shared, h, lane);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < K; i++) {
+        const int n = lane + i * WARP;
+        if (n >= h) continue;
+        for (int k = 0; k < h; k++) {
+            const ls_cuda_complex of = shared[k];
+            const ls_cuda_complex *re = power + (transposed ? 2 * n * h + k : 2 * k * h + n);
+            const ls_cuda_complex *im = re + h;
+            if (transposed)
+                y.at[i] = y.at[i] +
+                          make_double2(re->x * of.x + re->y * of.y, im->x * of.x + im->y * of.y);
+            else
+                y.at[i] = y.at[i] + of.x * *re + of.y * *im;
+        }
+    }
+    __syncwarp();
+    return y;
+}
+
+/* States before the pieces. A warp has one channel. */
+template <int K, int R>
+static __global__ void __launch_bounds__(WARP *WARPS)
+    begins_kernel(const ls_cuda_modes m, const piece_rooms rooms, int64_t pieces) {
+    __shared__ ls_cuda_complex shared[WARPS][PIECE_MODES_MAX];
+    const int64_t d = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (d >= m.channels) return;
+    const int lane = threadIdx.x;
+    const channel_system<K, R> system(m, d, lane);
+    lane_modes<K> x = no_modes<K>();
+    store_modes(x, rooms.begins + d * m.h, m.h, lane);
+    for (int t = 0; t < PIECE; t++) {
+        double sigma[R];
+        system.sigmas(x, sigma);
+        system.advance(t == 0 ? 1 : 0, sigma, x);
+    }
+    for (int64_t piece = 1; piece < pieces; piece++) {
+        store_modes(x, rooms.begins + (piece * m.channels + d) * m.h, m.h, lane);
+        x = through_piece(rooms.powers + d * 2 * m.h * m.h, m.h, lane, false, x,
+                          shared[threadIdx.y]);
+    }
+}
+
+/* What a piece's own outputs give to the state before it. A warp has one piece of one channel. */
+template <int K, int R>
+static __global__ void __launch_bounds__(WARP *WARPS)
+    own_gradients_kernel(const ls_cuda_walk<float> w, ls_cuda_complex *ends) {
+    const int64_t unit = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (unit >= w.batch * w.modes.channels) return;
+    const int64_t b = unit / w.modes.channels, d = unit % w.modes.channels;
+    const int lane = threadIdx.x;
+    const channel_system<K, R> system(w.modes, d, lane);
+    lane_modes<K> later = no_modes<K>();
+    for (int64_t start = (length_of(w, b) - 1) / CHUNK * CHUNK; start >= 0; start -= CHUNK) {
+        const int count = steps_from(length_of(w, b), start);
+        const float dy = lane < count ? number_at(w.dy, b, d, start + lane) : 0.0f;
+        for (int t = count - 1; t >= 0; t--) {
+            double dsigma[R];
+            system.meet_output(__shfl_sync(ALL, dy, t), later, dsigma);
+            system.step_back(dsigma, later);
+        }
+    }
+    store_modes(later, ends + unit * w.modes.h, w.modes.h, lane);
+}
+
+/* In place of those: gradients of the states behind the pieces. A warp has one channel. */
+template <int K>
+static __global__ void __launch_bounds__(WARP *WARPS)
+    ends_kernel(const ls_cuda_modes m, const piece_rooms rooms, int64_t pieces) {
+    __shared__ ls_cuda_complex shared[WARPS][PIECE_MODES_MAX];
+    const int64_t d = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (d >= m.channels) return;
+    const int lane = threadIdx.x;
+    lane_modes<K> later = no_modes<K>();
+    for (int64_t piece = pieces - 1; piece >= 0; piece--) {
+        ls_cuda_complex *at = rooms.ends + (piece * m.channels + d) * m.h;
+        const lane_modes<K> own = load_modes<K>(at, m.h, lane);
+        store_modes(later, at, m.h, lane);
+        later = through_piece(rooms.powers + d * 2 * m.h * m.h, m.h, lane, true, later,
+                              shared[threadIdx.y]);
+#pragma unroll
+        for (int i = 0; i < K; i++) later.at[i] = later.at[i] + own.at[i];
+    }
 }
 
 /* ---- sums ---- */
@@ -431,6 +593,72 @@ template <int K, int R> struct backward_launch {
         backward_kernel<K, R><<<blocks, dim3(WARP, WARPS), 0, stream>>>(*walk);
     }
 };
+
+/* The walk with its response's pieces as sequences, and what enters them. */
+template <int K, int R>
+static void begin_pieces(const ls_run *run, const piece_rooms *rooms, bool gradient,
+                         ls_cuda_walk<float> *walk) {
+    const ls_cuda_modes *m = &walk->modes;
+    const dim3 threads(WARP, WARPS);
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    powers_kernel<K, R>
+        <<<ls_cuda_blocks(m->channels * 2 * m->h, WARPS), threads, 0, stream>>>(*m, rooms->powers);
+    begins_kernel<K, R>
+        <<<ls_cuda_blocks(m->channels, WARPS), threads, 0, stream>>>(*m, *rooms, walk->batch);
+    if (gradient) {
+        own_gradients_kernel<K, R>
+            <<<ls_cuda_blocks(walk->batch * m->channels, WARPS), threads, 0, stream>>>(*walk,
+                                                                                       rooms->ends);
+        ends_kernel<K>
+            <<<ls_cuda_blocks(m->channels, WARPS), threads, 0, stream>>>(*m, *rooms, walk->batch);
+        walk->ends = rooms->ends;
+    }
+    walk->begin = rooms->begins;
+    ls_cuda_launched(run, "pieces of an impulse response");
+}
+
+int64_t ls_cuda_pieces(const ls_cuda_modes *modes, int64_t length) {
+    const bool fits =
+        (modes->rank == 1 && modes->h <= PIECE_MODES_MAX) || (modes->rank == 2 && modes->h <= WARP);
+    return fits ? ls_max(1, ls_ceil_div(length, PIECE)) : 1;
+}
+
+int64_t ls_cuda_pieces_room(const ls_cuda_modes *modes, int64_t length, bool gradient) {
+    const int64_t pieces = ls_cuda_pieces(modes, length);
+    return pieces == 1 ? 0
+                       : modes->channels * modes->h * (2 * modes->h + (gradient ? 2 : 1) * pieces);
+}
+
+static ls_cuda_walk<float> in_pieces(const ls_run *run, const ls_cuda_walk<float> *walk,
+                                     ls_cuda_complex *room, bool gradient) {
+    ls_cuda_walk<float> cut = *walk;
+    cut.batch = ls_cuda_pieces(&walk->modes, walk->length);
+    if (cut.batch == 1) return cut;
+    const piece_rooms rooms = piece_rooms_of(&walk->modes, cut.batch, room);
+    cut.whole = walk->length;
+    cut.length = PIECE;
+    cut.y.batch = PIECE * cut.y.time;
+    cut.dy.batch = PIECE * cut.dy.time;
+    if (walk->modes.rank == 2)
+        begin_pieces<1, 2>(run, &rooms, gradient, &cut);
+    else if (walk->modes.h <= WARP)
+        begin_pieces<1, 1>(run, &rooms, gradient, &cut);
+    else
+        begin_pieces<2, 1>(run, &rooms, gradient, &cut);
+    return cut;
+}
+
+void ls_cuda_pieces_forward(const ls_run *run, const ls_cuda_walk<float> *walk,
+                            ls_cuda_complex *pieces_room) {
+    const ls_cuda_walk<float> cut = in_pieces(run, walk, pieces_room, false);
+    ls_cuda_walk_forward(run, &cut);
+}
+
+void ls_cuda_pieces_backward(const ls_run *run, const ls_cuda_walk<float> *walk,
+                             ls_cuda_complex *pieces_room) {
+    const ls_cuda_walk<float> cut = in_pieces(run, walk, pieces_room, true);
+    ls_cuda_walk_backward(run, &cut, NULL);
+}
 
 template <typename T> void ls_cuda_walk_forward(const ls_run *run, const ls_cuda_walk<T> *walk) {
     if (too_many(run, &walk->modes)) return;

@@ -82,10 +82,11 @@ static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_key_set &
                            grad_tiles<D, KIND, KEYS_OUTER, LISTED> &tiles) {
     enum { THREADS = shape<D, KEYS_OUTER, LISTED>::THREADS };
     const int stage = step % 2, h = head_of(work, step);
+    const int width = ls_cuda_pass_width(job, job.pass);
     if (KEYS_OUTER) {
         ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][0], s.q, work.b, h, row, job.T, job.K);
         ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][1], job.dout, work.b, h, row, job.T,
-                                       job.K);
+                                       width);
         const int64_t head = ((int64_t)work.b * job.H + h) * job.T;
 #pragma unroll
         for (int number = (int)threadIdx.x; number < 2 * INNER; number += THREADS) {
@@ -99,7 +100,7 @@ static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_key_set &
         ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][0], s.k, work.b, work.g, row, s.keys,
                                        job.K);
         ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][1], s.v, work.b, work.g, row, s.keys,
-                                       job.K);
+                                       width);
     }
     if constexpr (KIND == LS_TILE_TABLE) {
         enum { OUTER = shape<D, KEYS_OUTER, LISTED>::OUTER };
@@ -119,15 +120,16 @@ static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_key
         OUTER = shape<D, KEYS_OUTER, LISTED>::OUTER,
         THREADS = shape<D, KEYS_OUTER, LISTED>::THREADS
     };
+    const int width = ls_cuda_pass_width(job, job.pass);
     if (KEYS_OUTER) {
         ls_tile_ask<D, OUTER, THREADS>(tiles.outer[0], s.k, work.b, work.g, work.row, s.keys,
                                        job.K);
         ls_tile_ask<D, OUTER, THREADS>(tiles.outer[1], s.v, work.b, work.g, work.row, s.keys,
-                                       job.K);
+                                       width);
     } else {
         const int h = work.heads_first;
         ls_tile_ask<D, OUTER, THREADS>(tiles.outer[0], s.q, work.b, h, work.row, job.T, job.K);
-        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[1], job.dout, work.b, h, work.row, job.T, job.K);
+        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[1], job.dout, work.b, h, work.row, job.T, width);
     }
     for (int r = (int)threadIdx.x; r < OUTER; r += THREADS) {
         const int row = work.row + r;
@@ -444,8 +446,8 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
     } else if (KEYS_OUTER) {
         ls_tile_store_rows<D, M>(s.dk, job.K, sums, job.scale, work.b, work.g, work.row + band,
                                  s.keys, s.key_rows);
-        ls_tile_store_rows<D, M>(s.dv, job.K, value_sums, 1, work.b, work.g, work.row + band,
-                                 s.keys, s.key_rows);
+        ls_tile_store_rows<D, M>(s.dv, ls_cuda_pass_width(job, job.pass), value_sums, 1, work.b,
+                                 work.g, work.row + band, s.keys, s.key_rows);
     } else {
         ls_tile_store_rows<D, M>(s.dq, job.K, sums, job.scale, work.b, work.heads_first,
                                  work.row + band, job.T, job.T);

@@ -97,7 +97,8 @@ static __device__ void ask_keys(const ls_cuda_attention &job, const ls_cuda_key_
     enum { THREADS = 32 * WARPS, QUERIES = shared_tiles<D, KIND, WARPS>::QUERIES };
     const int g = h / (job.H / job.G);
     ls_tile_ask<D, KEYS, THREADS>(tiles.k[stage], s.k, b, g, key, s.keys, job.K);
-    ls_tile_ask<D, KEYS, THREADS>(tiles.v[stage], s.v, b, g, key, s.keys, job.K);
+    ls_tile_ask<D, KEYS, THREADS>(tiles.v[stage], s.v, b, g, key, s.keys,
+                                  ls_cuda_pass_width(job, job.pass));
     if constexpr (KIND == LS_TILE_TABLE)
         ls_tile_ask_strip<QUERIES, KEYS, THREADS>(tiles.strip[stage], s, h,
                                                   ls_tile_column(job, s, b, row, key));
@@ -294,7 +295,7 @@ template <int D> static void launch_width(const ls_run *run, const ls_cuda_atten
 }
 
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type) {
-    bool fit = type == LS_BF16 && job->K <= 128 && job->V % job->K == 0 && job->vectors;
+    bool fit = type == LS_BF16 && job->K <= 128 && job->vectors;
     for (int s = 0; s < job->sets; s++) {
         const ls_cuda_key_set *set = &job->set[s];
         const bool listed = set->query_plan.pieces != NULL;

@@ -103,7 +103,7 @@ int ls_cuda_attention_decode_splits(int64_t B, int64_t H, int64_t G, int64_t row
 /* ---- parts of outer tiles ---- */
 
 static int64_t passes_of(const ls_attention_job *job) {
-    return job->V % job->K == 0 ? job->V / job->K : 1;
+    return ceil_div(job->V, job->K);
 }
 
 /* A few keys that all queries see, or a few queries that see all keys, are too few tiles to keep

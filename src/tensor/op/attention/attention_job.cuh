@@ -77,8 +77,9 @@ typedef struct ls_cuda_key_set {
 typedef struct ls_cuda_attention {
     int B, T, H, G, K, V, sets;
     int splits; /* parts of the keys, merged afterwards */
-    /* where values are wider than keys, tiles take as many of their columns at once as a key has:
-     * a product of output gradient and value is a sum over these passes */
+    /* where values are wider than keys, tiles take as many of their columns at once as a key has,
+     * in the last pass those that are left: a product of output gradient and value is a sum over
+     * these passes */
     int passes, pass;
     bool off_by_one;
     bool vectors; /* every row of q, k, v, out and their like is aligned to 16 bytes */
@@ -98,6 +99,11 @@ typedef struct ls_cuda_attention {
 } ls_cuda_attention;
 
 static_assert(sizeof(ls_cuda_attention) < 4000, "it goes to kernels by value");
+
+/* Columns of values that a pass has. */
+__host__ __device__ static inline int ls_cuda_pass_width(const ls_cuda_attention &job, int pass) {
+    return job.V - pass * job.K < job.K ? job.V - pass * job.K : job.K;
+}
 
 /* ---- on the host ---- */
 

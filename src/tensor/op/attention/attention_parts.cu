@@ -102,12 +102,12 @@ __global__ static void join_listed(const __grid_constant__ ls_cuda_attention job
 __global__ static void join_rows(const __grid_constant__ ls_cuda_attention job,
                                  const ls_cuda_parts parts, const ls_cuda_rows to,
                                  int64_t slots_before, int heads, int rows, int present,
-                                 int tile_rows) {
+                                 int tile_rows, int width) {
     const int64_t index = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (index >= (int64_t)job.B * heads * rows * job.K) return;
-    const int e = (int)(index % job.K), row = (int)(index / job.K % rows);
-    const int head = (int)(index / job.K / rows % heads);
-    const int b = (int)(index / job.K / rows / heads);
+    if (index >= (int64_t)job.B * heads * rows * width) return;
+    const int e = (int)(index % width), row = (int)(index / width % rows);
+    const int head = (int)(index / width / rows % heads);
+    const int b = (int)(index / width / rows / heads);
     const int tiles = (parts.end - parts.first + tile_rows - 1) / tile_rows;
     float sum = 0;
     if (row >= parts.first && row < parts.end && row < present) {
@@ -141,9 +141,11 @@ static void join_one(const ls_run *run, const ls_cuda_attention *job, int at, bo
         const int heads = keys ? job->G : job->H, rows = keys ? s->key_rows : job->T;
         const int tiles = (parts.end - parts.first + tile_rows - 1) / tile_rows;
         const int64_t slots = (int64_t)parts.parts * job->B * heads * tiles;
-        const int64_t all = (int64_t)job->B * heads * rows * job->K;
+        const int width = values ? ls_cuda_pass_width(*job, job->pass) : job->K;
+        const int64_t all = (int64_t)job->B * heads * rows * width;
         join_rows<<<(unsigned)((all + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
-            *job, parts, to, values ? slots : 0, heads, rows, keys ? s->keys : job->T, tile_rows);
+            *job, parts, to, values ? slots : 0, heads, rows, keys ? s->keys : job->T, tile_rows,
+            width);
     }
     ls_cuda_launched(run, "attention, joining parts of gradients");
 }

@@ -80,6 +80,7 @@ __device__ static inline void ls_tile_store(const ls_cuda_attention &job,
                                             ls_tile_running<D, M> &state, int b, int h, int row,
                                             const ls_part_rows &part) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int width = ls_cuda_pass_width(job, job.pass);
     const int64_t head = ((int64_t)b * job.H + h) * job.T;
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -96,7 +97,7 @@ __device__ static inline void ls_tile_store(const ls_cuda_attention &job,
                 float *to = part.out + (int64_t)(i - part.first) * job.V + 2 * t;
 #pragma unroll
                 for (int n = 0; n < D / 8; n++) {
-                    if (n * 8 >= job.K) break;
+                    if (n * 8 >= width) break;
                     to[n * 8] = state.out[m][n][2 * half] * unit;
                     to[n * 8 + 1] = state.out[m][n][2 * half + 1] * unit;
                 }
@@ -106,7 +107,7 @@ __device__ static inline void ls_tile_store(const ls_cuda_attention &job,
             ls_cuda_bf16 *to = ls_cuda_row<ls_cuda_bf16>(job.out, b, i, h) + 2 * t;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
-                if (n * 8 >= job.K) break;
+                if (n * 8 >= width) break;
                 *(uint32_t *)(void *)(to + n * 8) =
                     ls_pair(state.out[m][n][2 * half] * unit, state.out[m][n][2 * half + 1] * unit);
             }

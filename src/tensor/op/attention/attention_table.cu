@@ -76,8 +76,9 @@ static __device__ void ask_pass(const ls_cuda_attention &job, const ls_cuda_key_
     ls_cuda_rows dout = job.dout, v = s.v;
     dout.data = (ls_cuda_bf16 *)dout.data + pass * job.K;
     v.data = (ls_cuda_bf16 *)v.data + pass * job.K;
-    ls_tile_ask<D, SIZE>(to.query, dout, b, h, row, job.T, job.K);
-    ls_tile_ask<D, SIZE>(to.key, v, b, h / (job.H / job.G), key, s.keys, job.K);
+    const int width = ls_cuda_pass_width(job, pass);
+    ls_tile_ask<D, SIZE>(to.query, dout, b, h, row, job.T, width);
+    ls_tile_ask<D, SIZE>(to.key, v, b, h / (job.H / job.G), key, s.keys, width);
     ls_copies_end();
 }
 

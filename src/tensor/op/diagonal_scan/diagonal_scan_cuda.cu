@@ -1,9 +1,12 @@
-/* Complex modes that all channels share, in double.
+/* Complex modes that all channels share.
  *
  * Time is cut in chunks of a fixed length, counted from where the recurrence begins, and a thread
  * has one mode of one chunk of one sequence. First every chunk is walked from zero, then what
  * enters each chunk is carried along, then the chunks are walked once more from there. The gradient
- * goes the same way backwards; it computes the states of a chunk again. */
+ * goes the same way backwards; it computes the states of a chunk again.
+ *
+ * What is f32 is walked in double, what is bf16 in f32, which is four times as fast; what goes from
+ * chunk to chunk is double for both. */
 #include "tensor/cuda/hold.cuh"
 #include "tensor/cuda/rows.cuh"
 
@@ -13,25 +16,61 @@ extern "C" {
 
 enum { CHUNK = 32, MODES = 64, AHEAD = 8, CARRIED = 32 }; /* read ahead: steps, chunks */
 
+/* ---- numbers within a chunk ---- */
+
+static __device__ __forceinline__ float2 operator+(float2 a, float2 b) {
+    return make_float2(a.x + b.x, a.y + b.y);
+}
+static __device__ __forceinline__ float2 operator*(float2 a, float2 b) {
+    return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+}
+static __device__ __forceinline__ float2 operator*(float a, float2 b) {
+    return make_float2(a * b.x, a * b.y);
+}
+static __device__ __forceinline__ float2 ls_cuda_conj(float2 a) {
+    return make_float2(a.x, -a.y);
+}
+
+template <typename T> struct walked;
+template <> struct walked<float> {
+    typedef double real;
+    typedef double2 number;
+};
+template <> struct walked<ls_cuda_bf16> {
+    typedef float real;
+    typedef float2 number;
+};
+/* A number in double, in a chunk's type, and back. */
+template <typename N> static __device__ __forceinline__ N number_of(double2 x) {
+    return N{(decltype(N::x))x.x, (decltype(N::x))x.y};
+}
+template <typename N> static __device__ __forceinline__ double2 in_double(N x) {
+    return make_double2(x.x, x.y);
+}
+
 /* [batch,T,2P] rows at one stride. */
 template <typename T> struct pairs {
+    typedef typename walked<T>::number number;
     T *data;
     int64_t stride;
     bool whole; /* pairs are aligned to their size */
 
-    __device__ __forceinline__ ls_cuda_complex load(int64_t row, int64_t p) const {
+    __device__ __forceinline__ number load(int64_t row, int64_t p) const {
         const T *at = data + row * stride + 2 * p;
         T both[2];
         if (whole)
             take_whole(at, both);
         else
             both[0] = at[0], both[1] = at[1];
-        return make_double2(ls_cuda_wide(both[0]), ls_cuda_wide(both[1]));
+        return number{ls_cuda_wide(both[0]), ls_cuda_wide(both[1])};
     }
-    __device__ __forceinline__ void store(int64_t row, int64_t p, ls_cuda_complex value) const {
+    __device__ __forceinline__ void store(int64_t row, int64_t p, number value) const {
         T *at = data + row * stride + 2 * p;
-        at[0] = ls_cuda_narrow<T>((float)value.x);
-        at[1] = ls_cuda_narrow<T>((float)value.y);
+        const T both[2] = {ls_cuda_narrow<T>((float)value.x), ls_cuda_narrow<T>((float)value.y)};
+        if (whole)
+            put_whole(at, both);
+        else
+            at[0] = both[0], at[1] = both[1];
     }
 
   private:
@@ -43,6 +82,13 @@ template <typename T> struct pairs {
                                                       ls_cuda_bf16 (&to)[2]) {
         const ushort2 two = *(const ushort2 *)at;
         to[0].bits = two.x, to[1].bits = two.y;
+    }
+    static __device__ __forceinline__ void put_whole(float *at, const float (&from)[2]) {
+        *(float2 *)at = make_float2(from[0], from[1]);
+    }
+    static __device__ __forceinline__ void put_whole(ls_cuda_bf16 *at,
+                                                     const ls_cuda_bf16 (&from)[2]) {
+        *(ushort2 *)at = make_ushort2(from[0].bits, from[1].bits);
     }
 };
 
@@ -97,10 +143,11 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS) discretise(const poles
 
 /* One mode of one chunk. */
 template <typename T> struct strip {
+    typedef typename walked<T>::number number;
     const scan<T> &s;
     int64_t b, chunk, p, first; /* first: step */
     int count;
-    ls_cuda_complex a, gain;
+    number a, gain;
 
     __device__ __forceinline__ strip(const scan<T> &scan) : s(scan) {
         int64_t unit = blockIdx.x;
@@ -110,8 +157,8 @@ template <typename T> struct strip {
         first = chunk * CHUNK;
         count = s.length - first < CHUNK ? (int)(s.length - first) : CHUNK;
         if (!exists()) return;
-        a = s.of.a[p];
-        gain = s.of.gain[p];
+        a = number_of<number>(s.of.a[p]);
+        gain = number_of<number>(s.of.gain[p]);
     }
     __device__ __forceinline__ bool exists() const { return p < s.of.P; }
     __device__ __forceinline__ bool is_last() const { return chunk + 1 == s.chunks; }
@@ -124,26 +171,25 @@ template <typename T> struct strip {
     __device__ __forceinline__ bool counts(int64_t row) const {
         return s.valid == NULL || s.valid[row] != 0;
     }
-    __device__ __forceinline__ ls_cuda_complex drive(int k) const {
+    __device__ __forceinline__ number drive(int k) const {
         int64_t at = row(k);
-        return counts(at) ? s.v.load(at, p) : make_double2(0, 0);
+        return counts(at) ? s.v.load(at, p) : number{0, 0};
     }
-    __device__ __forceinline__ ls_cuda_complex down(int k) const {
-        return s.of.about.factor * ls_cuda_conj(s.y.load(row(k), p));
+    __device__ __forceinline__ number down(int k) const {
+        return (typename walked<T>::real)s.of.about.factor * ls_cuda_conj(s.y.load(row(k), p));
     }
 
     /* Walks from x; see(k, x before step k, x after it). */
-    template <typename F>
-    __device__ __forceinline__ ls_cuda_complex walk(ls_cuda_complex x, F see) const {
+    template <typename F> __device__ __forceinline__ number walk(number x, F see) const {
         for (int start = 0; start < count; start += AHEAD) {
-            ls_cuda_complex v[AHEAD];
+            number v[AHEAD];
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
-                v[i] = start + i < count ? drive(start + i) : make_double2(0, 0);
+                v[i] = start + i < count ? drive(start + i) : number{0, 0};
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
                 if (start + i >= count) continue;
-                const ls_cuda_complex next = gain * v[i] + a * x;
+                const number next = gain * v[i] + a * x;
                 see(start + i, x, next);
                 x = next;
             }
@@ -158,14 +204,15 @@ template <typename T>
 static __global__ void __launch_bounds__(MODES) ends_kernel(const scan<T> s, bool backwards) {
     const strip<T> c(s);
     if (!c.exists()) return;
-    const ls_cuda_complex zero = make_double2(0, 0);
+    typedef typename walked<T>::number number;
+    const number zero = {0, 0};
     if (!c.is_last()) /* nothing enters behind the last one */
-        s.enters[c.place()] = c.walk(zero, [](int, ls_cuda_complex, ls_cuda_complex) {});
+        s.enters[c.place()] = in_double(c.walk(zero, [](int, number, number) {}));
     if (!backwards) return;
-    ls_cuda_complex g = zero;
+    number g = zero;
 #pragma unroll 8
     for (int k = c.count - 1; k >= 0; k--) g = (g + c.down(k)) * ls_cuda_conj(c.a);
-    s.laters[c.place()] = g;
+    s.laters[c.place()] = in_double(g);
 }
 
 /* ---- what enters each chunk ---- */
@@ -227,10 +274,11 @@ template <typename T>
 static __global__ void __launch_bounds__(MODES) forward_kernel(const scan<T> s) {
     const strip<T> c(s);
     if (!c.exists()) return;
-    const double factor = s.of.about.factor;
-    const ls_cuda_complex x =
-        c.walk(s.enters[c.place()], [&](int k, ls_cuda_complex, ls_cuda_complex next) {
-            s.y.store(c.row(k), c.p, make_double2(factor * next.x, -factor * next.y));
+    typedef typename walked<T>::number number;
+    const typename walked<T>::real factor = s.of.about.factor;
+    const number x =
+        c.walk(number_of<number>(s.enters[c.place()]), [&](int k, number, number next) {
+            s.y.store(c.row(k), c.p, factor * ls_cuda_conj(next));
         });
     if (!c.is_last() || s.after == NULL) return;
     const int64_t state = 2 * (c.b * s.of.P + c.p);
@@ -240,24 +288,24 @@ static __global__ void __launch_bounds__(MODES) forward_kernel(const scan<T> s) 
 
 template <typename T>
 static __global__ void __launch_bounds__(MODES) backward_kernel(const scan<T> s) {
-    __shared__ ls_cuda_complex states[CHUNK][MODES]; /* a thread's own, before every step */
+    typedef typename walked<T>::number number;
+    __shared__ number states[CHUNK][MODES]; /* a thread's own, before every step */
     const strip<T> c(s);
     if (!c.exists()) return;
-    c.walk(s.enters[c.place()],
-           [&](int k, ls_cuda_complex x, ls_cuda_complex) { states[k][threadIdx.x] = x; });
-    ls_cuda_complex g = s.laters[c.place()], da = make_double2(0, 0), dgain = da;
+    c.walk(number_of<number>(s.enters[c.place()]),
+           [&](int k, number x, number) { states[k][threadIdx.x] = x; });
+    number g = number_of<number>(s.laters[c.place()]), da = {0, 0}, dgain = da;
 #pragma unroll 4
     for (int k = c.count - 1; k >= 0; k--) {
         g = g + c.down(k);
         da = da + g * ls_cuda_conj(states[k][threadIdx.x]);
         dgain = dgain + g * ls_cuda_conj(c.drive(k));
         if (s.dv.data != NULL)
-            s.dv.store(c.row(k), c.p,
-                       c.counts(c.row(k)) ? g * ls_cuda_conj(c.gain) : make_double2(0, 0));
+            s.dv.store(c.row(k), c.p, c.counts(c.row(k)) ? g * ls_cuda_conj(c.gain) : number{0, 0});
         g = g * ls_cuda_conj(c.a);
     }
-    s.enters[c.place()] = da;
-    s.laters[c.place()] = dgain;
+    s.enters[c.place()] = in_double(da);
+    s.laters[c.place()] = in_double(dgain);
 }
 
 /* ---- gradients of the parameters ---- */

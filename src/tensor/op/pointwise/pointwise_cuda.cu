@@ -179,15 +179,29 @@ static __device__ __forceinline__ uint32_t random_word(uint64_t seed, uint32_t s
                          : (index % 4 == 2 ? words.z : words.w);
 }
 
-/* Word (r / rows) width + i of the stream for row r and column i of the tensor. Called, not inlined:
- * it is long, rare, and every map would have it once for each lane. */
-static __device__ __noinline__ uint32_t tied_word(uint64_t seed, uint32_t stream, uint32_t step,
-                                                  uint64_t index, ls_cuda_divisor width,
-                                                  ls_cuda_divisor sharing) {
+/* Of row r and column i of the tensor: (r / rows) width + i. */
+static __device__ __forceinline__ uint64_t tied_index(uint64_t index, ls_cuda_divisor width,
+                                                      ls_cuda_divisor sharing) {
     uint64_t column, within;
     const uint64_t block = ls_cuda_divide(index, sharing, &within);
     ls_cuda_divide(within, width, &column);
-    return random_word(seed, stream, step, block * width.by + column);
+    return block * width.by + column;
+}
+
+/* The word of that number. Called, not inlined: it is long, rare, and every map would have it once
+ * for each lane. */
+static __device__ __noinline__ uint32_t tied_word(uint64_t seed, uint32_t stream, uint32_t step,
+                                                  uint64_t index, ls_cuda_divisor width,
+                                                  ls_cuda_divisor sharing) {
+    return random_word(seed, stream, step, tied_index(index, width, sharing));
+}
+
+static __device__ __forceinline__ void keep_four(uint4 words, uint32_t threshold, float scale,
+                                                 const float *in, float *out) {
+    out[0] = words.x < threshold ? 0.0f : in[0] * scale;
+    out[1] = words.y < threshold ? 0.0f : in[1] * scale;
+    out[2] = words.z < threshold ? 0.0f : in[2] * scale;
+    out[3] = words.w < threshold ? 0.0f : in[3] * scale;
 }
 
 /* Rows that belong together keep or lose the same columns. */
@@ -199,6 +213,15 @@ struct tied_dropout_map {
     template <int LANES>
     __device__ __forceinline__ void operator()(uint64_t index, const float (&in)[1][LANES],
                                                float (&out)[1][LANES]) const {
+        if constexpr (LANES % 4 == 0)
+            if (width.by % 4 == 0) { /* four columns of a row have the words of one block */
+#pragma unroll
+                for (int i = 0; i < LANES; i += 4)
+                    keep_four(random_block(now->seed, stream, now->step,
+                                           tied_index(index + (unsigned)i, width, sharing) / 4),
+                              threshold, scale, in[0] + i, out[0] + i);
+                return;
+            }
 #pragma unroll
         for (int i = 0; i < LANES; i++) {
             const uint32_t word =
@@ -223,13 +246,9 @@ struct dropout_map {
             out[0][0] = word < threshold ? 0.0f : in[0][0] * scale;
         } else {
 #pragma unroll
-            for (int i = 0; i < LANES; i += 4) {
-                uint4 words = random_block(seed, stream, step, (index + (unsigned)i) / 4);
-                out[0][i] = words.x < threshold ? 0.0f : in[0][i] * scale;
-                out[0][i + 1] = words.y < threshold ? 0.0f : in[0][i + 1] * scale;
-                out[0][i + 2] = words.z < threshold ? 0.0f : in[0][i + 2] * scale;
-                out[0][i + 3] = words.w < threshold ? 0.0f : in[0][i + 3] * scale;
-            }
+            for (int i = 0; i < LANES; i += 4)
+                keep_four(random_block(seed, stream, step, (index + (unsigned)i) / 4), threshold,
+                          scale, in[0] + i, out[0] + i);
         }
     }
 };

@@ -5,14 +5,19 @@
 /* ---- the workspace, in complex numbers ---- */
 
 typedef struct room {
-    int64_t systems, dsystems, sums, dskip, walk, begins, more, matrices;
+    int64_t systems, dsystems, sums, dskip, walk, pieces, begins, more, matrices;
 } room;
 
 /* What a node is about, without addresses. */
 typedef struct shape {
     int64_t D, h, S, rank, batch, length, tilde, groups;
+    int64_t pieces; /* of a response that is walked */
     bool scan, gradient, walks;
 } shape;
+
+static ls_cuda_modes modes_of(const shape *s, ls_cuda_complex *systems) {
+    return (ls_cuda_modes){s->D, (int)s->h, (int)s->rank, systems};
+}
 
 static shape shape_of(const ls_node *node, bool scan, bool gradient) {
     const ls_tensor *A = node->in[LS_SSM_A_REAL];
@@ -30,12 +35,13 @@ static shape shape_of(const ls_node *node, bool scan, bool gradient) {
         s.length = node->in[LS_SSM_U]->dim[1];
     else
         s.length = (gradient ? node->in[LS_SSM_DKERNEL] : node->out[0])->dim[1];
-    s.groups = gradient && s.walks ? ls_cuda_walk_groups(s.batch, s.D, s.h, s.length) : 1;
+    const ls_cuda_modes modes = modes_of(&s, NULL);
+    s.pieces = scan || !s.walks ? 1 : ls_cuda_pieces(&modes, s.length);
+    s.groups = 1;
+    if (gradient && s.walks)
+        s.groups = s.pieces > 1 ? ls_min(s.pieces, LS_CUDA_PIECE_GROUPS)
+                                : ls_cuda_walk_groups(s.batch, s.D, s.h, s.length);
     return s;
-}
-
-static ls_cuda_modes modes_of(const shape *s, ls_cuda_complex *systems) {
-    return (ls_cuda_modes){s->D, (int)s->h, (int)s->rank, systems};
 }
 
 static room room_of(const shape *s) {
@@ -44,11 +50,13 @@ static room room_of(const shape *s) {
     room r = {};
     r.systems = all;
     if (s->tilde > 0) r.matrices = ls_ceil_div(ls_cuda_ssm_tilde_doubles(s->D, s->h), 2);
+    if (s->pieces > 1) r.pieces = ls_cuda_pieces_room(&modes, s->length, s->gradient);
     if (!s->gradient) return r;
     r.dsystems = s->groups * all;
     if (s->walks) {
         r.dskip = ls_ceil_div(s->groups * s->D, 2);
-        r.walk = ls_cuda_walk_room(s->groups, s->D, s->h, s->length);
+        r.walk = ls_cuda_walk_room(s->groups, s->D, s->h,
+                                   s->pieces > 1 ? (int64_t)LS_CUDA_PIECE : s->length);
     } else {
         r.sums = ls_cuda_response_grad_room(&modes, 0, s->length);
     }
@@ -62,8 +70,8 @@ static room room_of(const shape *s) {
 static size_t bytes_of(const ls_node *node, bool scan, bool gradient) {
     const shape s = shape_of(node, scan, gradient);
     const room r = room_of(&s);
-    return (size_t)(r.systems + r.dsystems + r.sums + r.dskip + r.walk + r.begins + r.more +
-                    r.matrices) *
+    return (size_t)(r.systems + r.dsystems + r.sums + r.dskip + r.walk + r.pieces + r.begins +
+                    r.more + r.matrices) *
            sizeof(ls_cuda_complex);
 }
 
@@ -90,7 +98,7 @@ static size_t scan_grad_workspace(const ls_node *node, int threads) {
 typedef struct work {
     shape s;
     ls_cuda_ssm ssm;
-    ls_cuda_complex *sums, *walk;
+    ls_cuda_complex *sums, *walk, *pieces;
     double *dskip;
 } work;
 
@@ -109,6 +117,7 @@ static work begin(const ls_run *run, const ls_node *node, bool scan, bool gradie
     w.sums = at, at += r.sums;
     w.dskip = (double *)at, at += r.dskip;
     w.walk = w.ssm.walk_room = at, at += r.walk;
+    w.pieces = at, at += r.pieces;
     w.ssm.begins = at, at += r.begins;
     w.ssm.more = at, at += r.more;
     w.ssm.matrices = (double *)at;
@@ -149,7 +158,7 @@ static void kernel(const ls_run *run, const ls_node *node) {
     }
     ls_cuda_walk<float> walk = walk_of<float>(&w);
     walk.y = kernel_strip(out);
-    ls_cuda_walk_forward(run, &walk);
+    ls_cuda_pieces_forward(run, &walk, w.pieces);
 }
 
 static void kernel_grad(const ls_run *run, const ls_node *node) {
@@ -158,7 +167,7 @@ static void kernel_grad(const ls_run *run, const ls_node *node) {
     if (w.s.walks) {
         ls_cuda_walk<float> walk = walk_of<float>(&w);
         walk.dy = kernel_strip(dkernel);
-        ls_cuda_walk_backward(run, &walk, NULL);
+        ls_cuda_pieces_backward(run, &walk, w.pieces);
     } else {
         const ls_cuda_dresponse given = {(const float *)ls_data(dkernel), w.s.length, 0,
                                          w.s.length};
