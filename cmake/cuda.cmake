@@ -185,7 +185,7 @@ set(SHARED_base cuda/device cuda/product cuda/product_memory cuda/rows cuda/mode
 set(SHARED_parts cuda/column_products op/attention/attention_parts op/long_conv/long_conv_passes
   op/selective_scan/scan_warps op/state_space/ssm_tilde)
 set(SHARED_scans op/attention/attention_table op/ssd_scan/ssd_scan_cuda)
-set(SHARED_sums cuda/column_sums op/linear_scan/linear_scan_plain)
+set(SHARED_sums cuda/column_sums op/attention/attention_backward op/linear_scan/linear_scan_plain)
 set(SHARED_hopper op/attention/attention_job op/attention/hopper_attention op/rotate/rotate_cuda)
 set(SHARED_norms op/attention/hopper_attention_reach op/residual_norm/residual_norm_cuda)
 function(group_shared_files sources prefix)
