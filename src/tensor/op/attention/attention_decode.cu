@@ -442,7 +442,8 @@ bool ls_cuda_attention_decode_fits(const ls_run *run, const ls_node *node,
     return s->key_position + s->keys == job->start + 1; /* the token's own key is the last */
 }
 
-/* Heads of a block. With decays and in f32, which are rare, there are no kernels for several. */
+/* Heads of a block. With decays and in f32, which are rare, there are no kernels for several; with
+ * decays none for narrow heads either, whose lanes are those of the next. */
 static int heads_of(const ls_cuda_attention *given, ls_dtype type) {
     if (given->set[0].log_decay != NULL || type == LS_F32) return 1;
     return ls_cuda_attention_decode_heads(given->H, given->G);
@@ -452,6 +453,7 @@ template <typename T, int LANES>
 static void launch(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
     const dim3 blocks((unsigned)job->splits, (unsigned)(job->H / heads), (unsigned)batch);
     const char *what = "attention, one token";
+    enum { DECAY_LANES = sizeof(T) == 2 && LANES < 32 ? 16 : 32 };
     if constexpr (sizeof(T) == 2) {
         if (heads == 4)
             return ls_cuda_follow(run, what, decode<T, LANES, 4, false>, blocks, THREADS, *job);
@@ -459,7 +461,7 @@ static void launch(const ls_run *run, const decode_job *job, int64_t batch, int 
             return ls_cuda_follow(run, what, decode<T, LANES, 2, false>, blocks, THREADS, *job);
     }
     if (job->log_decay != NULL)
-        ls_cuda_follow(run, what, decode<T, LANES, 1, true>, blocks, THREADS, *job);
+        ls_cuda_follow(run, what, decode<T, DECAY_LANES, 1, true>, blocks, THREADS, *job);
     else
         ls_cuda_follow(run, what, decode<T, LANES, 1, false>, blocks, THREADS, *job);
 }

@@ -178,7 +178,7 @@ static __device__ float mean_of(const landmark_job &j, int b, int row, int h) {
     return ls_cuda_warp_sum(sum);
 }
 
-/* With BANDED the blocks of the band are met and nothing is added up. */
+/* With BANDED the blocks of the band are met and nothing is added up: one N does for all widths. */
 template <typename T, int N, bool BANDED>
 static __global__ void __launch_bounds__(THREADS) query_kernel(const landmark_job j) {
     extern __shared__ float memory[];
@@ -351,7 +351,7 @@ template <typename T, int N> static void backward_wide(const ls_run *run, const 
         launch(run, query_kernel<T, N, false>, j, j.H, j.blocks, "landmark_attention_grad");
     if (j.dk.data == NULL && j.dv.data == NULL) return;
     for (j.first = 0; j.first < j.blocks; j.first += BAND) {
-        launch(run, query_kernel<T, N, true>, j, j.H, j.blocks, "landmark_attention_grad");
+        launch(run, query_kernel<T, 1, true>, j, j.H, j.blocks, "landmark_attention_grad");
         launch(run, key_kernel<T, N>, j, j.G, (int)ls_min(BAND, j.blocks - j.first),
                "landmark_attention_grad");
     }

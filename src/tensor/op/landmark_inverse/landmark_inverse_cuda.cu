@@ -259,33 +259,53 @@ static __device__ __forceinline__ void product(const inverse &s, matrix a, matri
     multiply(s.M, s.M, s.M, a, b, c, factor, number, add);
 }
 
-template <typename T>
-static __device__ void load_rows(const inverse &s, const ls_cuda_heads<const T> &x, int width,
-                                 int64_t piece, float *to) {
-    const T *from = x.at(piece / s.H, 0, piece % s.H);
-    for (int i = (int)threadIdx.x; i < s.M * width; i += THREADS)
-        to[i] = ls_cuda_wide(from[i / width * x.t_stride + i % width]);
+/* Heads in memory: what is computed is f32, so that one kernel serves both types. */
+typedef struct heads {
+    void *data;
+    int64_t b_stride, t_stride, h_stride;
+    bool wide; /* f32; otherwise bf16 */
+} heads;
+
+static heads heads_of(const ls_tensor *x) {
+    return {ls_data(x), x->stride[0], x->stride[1], x->stride[2], x->type == LS_F32};
+}
+
+static __device__ __forceinline__ int64_t first_of(const inverse &s, const heads &x,
+                                                   int64_t piece) {
+    return piece / s.H * x.b_stride + piece % s.H * x.h_stride;
+}
+
+static __device__ void load_rows(const inverse &s, const heads &x, int width, int64_t piece,
+                                 float *to) {
+    const int64_t first = first_of(s, x, piece);
+    for (int i = (int)threadIdx.x; i < s.M * width; i += THREADS) {
+        const int64_t at = first + i / width * x.t_stride + i % width;
+        to[i] =
+            x.wide ? ((const float *)x.data)[at] : ls_cuda_wide(((const ls_cuda_bf16 *)x.data)[at]);
+    }
     __syncthreads();
 }
 
-template <typename T>
-static __device__ void store_rows(const inverse &s, const ls_cuda_heads<T> &x, int width,
-                                  int64_t piece, const float *from) {
-    T *to = x.at(piece / s.H, 0, piece % s.H);
-    for (int i = (int)threadIdx.x; i < s.M * width; i += THREADS)
-        to[i / width * x.t_stride + i % width] = ls_cuda_narrow<T>(from[i]);
+static __device__ void store_rows(const inverse &s, const heads &x, int width, int64_t piece,
+                                  const float *from) {
+    const int64_t first = first_of(s, x, piece);
+    for (int i = (int)threadIdx.x; i < s.M * width; i += THREADS) {
+        const int64_t at = first + i / width * x.t_stride + i % width;
+        if (x.wide)
+            ((float *)x.data)[at] = from[i];
+        else
+            ((ls_cuda_bf16 *)x.data)[at] = ls_cuda_narrow<ls_cuda_bf16>(from[i]);
+    }
     __syncthreads();
 }
 
 /* ---- A, and where Z starts ---- */
 
-template <typename T> struct operands {
-    ls_cuda_heads<const T> q, k, x, dy;
-    ls_cuda_heads<T> y, dq, dk, dx;
-};
+typedef struct operands {
+    heads q, k, x, dy, y, dq, dk, dx;
+} operands;
 
-template <typename T>
-static __device__ void find_A(const inverse &s, const operands<T> &at, int64_t piece,
+static __device__ void find_A(const inverse &s, const operands &at, int64_t piece,
                               const scratch &d) {
     const int M = s.M, lane = (int)threadIdx.x % 32;
     load_rows(s, at.q, s.K, piece, d.q);
@@ -372,9 +392,8 @@ static __device__ void step(const inverse &s, const scratch &d, const float *Z, 
 
 /* ---- forward ---- */
 
-template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
-    forward_kernel(const inverse s, const operands<T> at) {
+    forward_kernel(const inverse s, const operands at) {
     const scratch d = scratch_of(s);
     for (int64_t piece = blockIdx.x; piece < s.pieces; piece += gridDim.x) {
         float *Z = d.Z, *next = d.next;
@@ -393,9 +412,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
 }
 
 /* Where all start jointly, every A is needed before the first Z. */
-template <typename T>
 static __global__ void __launch_bounds__(THREADS)
-    survey_kernel(const inverse s, const operands<T> at) {
+    survey_kernel(const inverse s, const operands at) {
     const scratch d = scratch_of(s);
     for (int64_t piece = blockIdx.x; piece < s.pieces; piece += gridDim.x) {
         int column;
@@ -414,24 +432,23 @@ static __global__ void owner_kernel(const inverse s) {
     *s.notes.owner = (int32_t)best;
 }
 
-template <typename T>
-static void survey(const ls_run *run, const inverse *s, const operands<T> *at) {
+static void survey(const ls_run *run, const inverse *s, const operands *at) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
     if (!s->joint) return;
-    survey_kernel<T><<<(unsigned)s->scratches, THREADS, 0, stream>>>(*s, *at);
+    survey_kernel<<<(unsigned)s->scratches, THREADS, 0, stream>>>(*s, *at);
     owner_kernel<<<1, 1, 0, stream>>>(*s);
     ls_cuda_launched(run, "landmark_inverse");
 }
 
-template <typename T> static void forward(const ls_run *run, const ls_node *node) {
+static void forward(const ls_run *run, const ls_node *node) {
     const inverse s = inverse_of(node, false, (char *)run->workspace);
-    operands<T> at = {};
-    at.q = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_Q]);
-    at.k = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_K]);
-    at.x = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_X]);
-    at.y = ls_cuda_heads_of<T>(node->out[0]);
+    operands at = {};
+    at.q = heads_of(node->in[LS_LANDMARK_Q]);
+    at.k = heads_of(node->in[LS_LANDMARK_K]);
+    at.x = heads_of(node->in[LS_LANDMARK_X]);
+    at.y = heads_of(node->out[0]);
     survey(run, &s, &at);
-    forward_kernel<T><<<(unsigned)s.scratches, THREADS, 0, ls_cuda_of(run)->stream>>>(s, at);
+    forward_kernel<<<(unsigned)s.scratches, THREADS, 0, ls_cuda_of(run)->stream>>>(s, at);
     ls_cuda_launched(run, "landmark_inverse");
 }
 
@@ -455,8 +472,7 @@ static __device__ void step_back(const inverse &s, const scratch &d, const float
 }
 
 /* Gradients of x, and of A but for what goes through c; returns d objective / d c. */
-template <typename T>
-static __device__ double through_Z(const inverse &s, const operands<T> &at, int64_t piece, double c,
+static __device__ double through_Z(const inverse &s, const operands &at, int64_t piece, double c,
                                    const scratch &d, float *dA) {
     const int M = s.M;
     float *dZ = d.dZ, *before = d.next;
@@ -492,8 +508,7 @@ static __device__ void through_c(const inverse &s, int column, double slope, flo
 }
 
 /* Through the softmax to q and k. */
-template <typename T>
-static __device__ void through_A(const inverse &s, const operands<T> &at, int64_t piece,
+static __device__ void through_A(const inverse &s, const operands &at, int64_t piece,
                                  const scratch &d, float *dA) {
     const int M = s.M, lane = (int)threadIdx.x % 32;
     for (int i = (int)threadIdx.x / 32; i < M; i += THREADS / 32) {
@@ -510,9 +525,8 @@ static __device__ void through_A(const inverse &s, const operands<T> &at, int64_
     store_rows(s, at.dk, s.K, piece, d.rows);
 }
 
-template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
-    backward_kernel(const inverse s, const operands<T> at) {
+    backward_kernel(const inverse s, const operands at) {
     const scratch d = scratch_of(s);
     for (int64_t piece = blockIdx.x; piece < s.pieces; piece += gridDim.x) {
         float *dA = s.joint ? s.notes.dA + piece * s.square : d.dA;
@@ -535,9 +549,8 @@ static __global__ void slope_kernel(const inverse s) {
     s.notes.slope[*s.notes.owner] = slope;
 }
 
-template <typename T>
 static __global__ void __launch_bounds__(THREADS)
-    finish_kernel(const inverse s, const operands<T> at) {
+    finish_kernel(const inverse s, const operands at) {
     const scratch d = scratch_of(s);
     for (int64_t piece = blockIdx.x; piece < s.pieces; piece += gridDim.x) {
         float *dA = s.notes.dA + piece * s.square;
@@ -547,29 +560,29 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <typename T> static void backward(const ls_run *run, const ls_node *node) {
+static void backward(const ls_run *run, const ls_node *node) {
     const inverse s = inverse_of(node, true, (char *)run->workspace);
     cudaStream_t stream = ls_cuda_of(run)->stream;
-    operands<T> at = {};
-    at.q = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_Q]);
-    at.k = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_K]);
-    at.x = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_X]);
-    at.dy = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_DY]);
-    at.dq = ls_cuda_heads_of<T>(node->out[LS_LANDMARK_Q]);
-    at.dk = ls_cuda_heads_of<T>(node->out[LS_LANDMARK_K]);
-    at.dx = ls_cuda_heads_of<T>(node->out[LS_LANDMARK_X]);
+    operands at = {};
+    at.q = heads_of(node->in[LS_LANDMARK_Q]);
+    at.k = heads_of(node->in[LS_LANDMARK_K]);
+    at.x = heads_of(node->in[LS_LANDMARK_X]);
+    at.dy = heads_of(node->in[LS_LANDMARK_DY]);
+    at.dq = heads_of(node->out[LS_LANDMARK_Q]);
+    at.dk = heads_of(node->out[LS_LANDMARK_K]);
+    at.dx = heads_of(node->out[LS_LANDMARK_X]);
     survey(run, &s, &at);
-    backward_kernel<T><<<(unsigned)s.scratches, THREADS, 0, stream>>>(s, at);
+    backward_kernel<<<(unsigned)s.scratches, THREADS, 0, stream>>>(s, at);
     if (s.joint) {
         slope_kernel<<<1, 1, 0, stream>>>(s);
-        finish_kernel<T><<<(unsigned)s.scratches, THREADS, 0, stream>>>(s, at);
+        finish_kernel<<<(unsigned)s.scratches, THREADS, 0, stream>>>(s, at);
     }
     ls_cuda_launched(run, "landmark_inverse_grad");
 }
 
 LS_CUDA_DECLARE_TABLE(landmark_inverse);
 const ls_kernel LS_CUDA_TABLE(landmark_inverse)[] = {
-    {"landmark_inverse", {NULL, forward<float>, forward<ls_cuda_bf16>}, forward_workspace},
-    {"landmark_inverse_grad", {NULL, backward<float>, backward<ls_cuda_bf16>}, backward_workspace},
+    {"landmark_inverse", {NULL, forward, forward}, forward_workspace},
+    {"landmark_inverse_grad", {NULL, backward, backward}, backward_workspace},
     {},
 };
