@@ -443,7 +443,7 @@ bool ls_cuda_attention_decode_fits(const ls_run *run, const ls_node *node,
 }
 
 /* Heads of a block. With decays and in f32, which are rare, there are no kernels for several; with
- * decays none for narrow heads either, whose lanes are those of the next. */
+ * both none for narrow heads either, whose lanes are those of the widest. */
 static int heads_of(const ls_cuda_attention *given, ls_dtype type) {
     if (given->set[0].log_decay != NULL || type == LS_F32) return 1;
     return ls_cuda_attention_decode_heads(given->H, given->G);
@@ -453,7 +453,7 @@ template <typename T, int LANES>
 static void launch(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
     const dim3 blocks((unsigned)job->splits, (unsigned)(job->H / heads), (unsigned)batch);
     const char *what = "attention, one token";
-    enum { DECAY_LANES = sizeof(T) == 2 && LANES < 32 ? 16 : 32 };
+    enum { DECAY_LANES = sizeof(T) == 2 ? LANES : 32 };
     if constexpr (sizeof(T) == 2) {
         if (heads == 4)
             return ls_cuda_follow(run, what, decode<T, LANES, 4, false>, blocks, THREADS, *job);
