@@ -43,6 +43,7 @@ typedef struct ls_paper_measure {
     int decimals;
     double scale;
     bool sign, high_is_good;
+    const char *of_all; /* what is said of it in place of a spread: no seed differs; or NULL */
 } ls_paper_measure;
 const ls_paper_measure *ls_paper_measure_named(const char *name); /* NULL: there is none */
 /* What a row has of it, as tables show it, and half of its interval; NAN: nothing. */

@@ -10,13 +10,14 @@ enum { NAME_BYTES = 128, CAPTION_BYTES = 512, COLUMNS_MAX = LS_PAGE_LENGTHS_MAX 
 typedef ls_paper_measure measure;
 
 static const measure measures[] = {
-    {"ppl", "Perplexity", 2, 1, false, false},
-    {"loss", "Loss in nats per token", 3, 1, false, false},
-    {"bits_per_byte", "Bits per byte", 3, 1, false, false},
-    {"excess", "Excess over the flat tail in nats per token", 3, 1, true, false},
-    {"accuracy", "Right answers in percent", 1, 100, false, true},
-    {"exact", "Samples with no wrong answer in percent", 1, 100, false, true},
-    {"state_bytes", "State of one sequence in KiB", 1, 1.0 / 1024, false, false}};
+    {"ppl", "Perplexity", 2, 1, false, false, NULL},
+    {"loss", "Loss in nats per token", 3, 1, false, false, NULL},
+    {"bits_per_byte", "Bits per byte", 3, 1, false, false, NULL},
+    {"excess", "Excess over the flat tail in nats per token", 3, 1, true, false, NULL},
+    {"accuracy", "Right answers in percent", 1, 100, false, true, NULL},
+    {"exact", "Samples with no wrong answer in percent", 1, 100, false, true, NULL},
+    {"state_bytes", "State of one sequence in KiB", 1, 1.0 / 1024, false, false,
+     "with room for all of it"}};
 enum { MEASURES = sizeof measures / sizeof *measures };
 
 static const json_t *arm_at(const ls_paper *p, size_t index) {
@@ -128,7 +129,7 @@ bool ls_paper_lengths(ls_paper *p, const measure *m, const char *list, const cha
     if (!any) return false;
     snprintf(caption, sizeof caption, "%s%s%.60s%s, by tokens of a window: %s.", m->name,
              protocol[0] == '\0' ? "" : " (", protocol, protocol[0] == '\0' ? "" : ")",
-             m->scale < 1 ? "with room for all of it" : ls_paper_spread(p->page));
+             m->of_all != NULL ? m->of_all : ls_paper_spread(p->page));
     ls_paper_open(p, caption, names, ls_paper_name_columns(lengths, count, texts, names));
     for (size_t a = 0; a < p->page->count; a++) {
         ls_paper_begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
@@ -353,7 +354,7 @@ void ls_paper_all(ls_paper *p) {
     const ls_page_protocols list = ls_page_list_protocols(p->page);
     for (size_t i = 0; i < list.count; i++)
         for (size_t m = 0; m < MEASURES; m++)
-            if (measures[m].scale < 1 ||
+            if (measures[m].of_all != NULL ||
                 ls_band_is_share(measures[m].key) == ls_page_judged(p->page, list.name[i]))
                 ls_paper_lengths(p, &measures[m], "results", list.name[i]);
     ls_paper_resolution_all(p);

@@ -17,15 +17,15 @@ static const kind kinds[] = {
     {"resolution",
      "R",
      true,
-     {"R_head", "100 R, the attention resolution by head", 2, 100, false, true}},
+     {"R_head", "100 R, the attention resolution by head", 2, 100, false, true, NULL}},
     {"oscillation",
      "O",
      true,
-     {"O_layer", "O, the oscillation of scores by layer", 3, 1, false, false}},
+     {"O_layer", "O, the oscillation of scores by layer", 3, 1, false, false, NULL}},
     {"expected-oscillation",
      NULL,
      false,
-     {"O_expected", "O of the expected scores", 3, 1, false, false}}};
+     {"O_expected", "O of the expected scores", 3, 1, false, false, "by the rotation alone"}}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static const kind *kind_named(const char *word) {

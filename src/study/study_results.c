@@ -174,14 +174,16 @@ static json_t *scores_json(const evidence *e, size_t index) {
 }
 
 static json_t *resolution_row(const evidence *e, size_t index) {
-    static const char *const keys[] = {"R_head", "R_layer", "M_head",    "M_layer",
-                                       "O_head", "O_layer", "O_expected"};
+    static const char *const keys[] = {"R_head",  "R_layer", "M_head",
+                                       "M_layer", "O_head",  "O_layer"};
     json_t *row = json_object();
     json_object_set(row, "length", json_object_get(row_of(e, 0, "resolution", index), "length"));
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         ls__spread s = spread_of(e, "resolution", index, keys[i]);
         ls__spread_put(row, keys[i], &s);
     }
+    const double expected = ls__number(column_of(e, 0, index, NULL, "O_expected"));
+    json_object_set_new(row, "O_expected", ls__number_json(expected)); /* the same for all seeds */
     json_object_set_new(row, "n", json_integer(e->count));
     json_object_set_new(row, "by_layer", layers_json(e, index));
     json_t *scores = scores_json(e, index);
