@@ -293,6 +293,70 @@ static void training(void **state) {
     rig_close(&r);
 }
 
+/* Every causal mixer that there is has its rows, of steps of 32 tokens in 0.25 s at each length. */
+static void mixers(void **state) {
+    (void)state;
+    rig r;
+    rig_open(&r, NULL, NULL);
+    r.settings.lengths = (ls_ints){.count = 2, .at = {16, 32}};
+    set_clock(1, (double[]){0.25});
+    expect(&r.ctx, ls_bench_mixers_check(&r.bench));
+    expect(&r.ctx, ls_bench_mixers(&r.bench));
+    json_t *rows = json_object_get(r.bench.json, "mixers");
+    const size_t count = json_array_size(rows);
+    size_t causal = 0;
+    for (size_t m = 0; m < ls_mixer_count; m++) {
+        const ls_mixer_type *type = ls_mixer_types[m];
+        const size_t length = strlen(type->name);
+        int found[2] = {0};
+        for (size_t i = 0; i < count; i++) {
+            const json_t *row = json_array_get(rows, i);
+            const char *kind = json_string_value(json_object_get(row, "kind"));
+            if (strncmp(kind, type->name, length) != 0 || strchr(",", kind[length]) == NULL)
+                continue;
+            found[number(row, "length") == 32]++;
+            close_to(number(row, "batch") * number(row, "length"), 32);
+            close_to(number(row, "seconds"), 0.25);
+            assert_true(number(row, "bytes") > 4 * 4 * 128 * 256); /* the embedding alone */
+            for (size_t k = 0; k < i; k++)
+                assert_false(ls_figures_same_row(json_array_get(rows, k), row, NULL));
+        }
+        const bool one = type->traits & LS_MIXER_CAUSAL;
+        causal += one;
+        if (found[0] != found[1] || (found[0] > 0) != one)
+            fail_msg("%s: %d and %d rows", type->name, found[0], found[1]);
+    }
+    assert_true(count >= 2 * causal && causal > 10);
+    assert_null(strstr(r.bench.text.bytes, "left out"));
+    assert_non_null(strstr(r.bench.text.bytes, "  2 x     16      250.0 ms       128 tokens/s"));
+    can_be_kept(&r, "mixers", rows,
+                "\n| attention, window | 128 | 128 | 1.00 | 0.0% | mixer.window=256 |\n");
+    rig_close(&r);
+}
+
+/* One of them alone; and no length that a step does not hold whole texts of. */
+static void mixers_chosen(void **state) {
+    (void)state;
+    rig r;
+    rig_open(&r, NULL, NULL);
+    r.settings.lengths = (ls_ints){.count = 3, .at = {64, 16, 32}};
+    snprintf(r.settings.only, sizeof r.settings.only, "retn");
+    set_clock(1, (double[]){0.25});
+    expect(&r.ctx, ls_bench_mixers_check(&r.bench));
+    assert_true(ls_bench_mixers_has(&r.bench));
+    expect(&r.ctx, ls_bench_mixers(&r.bench));
+    can_be_kept(&r, "mixers", json_object_get(r.bench.json, "mixers"),
+                "| mixer | 16 | 32 | 64 | 64/16 | spread | settings |\n"
+                "|---|---:|---:|---:|---:|---:|---:|\n"
+                "| retnet | 256 | 256 | 256 | 1.00 | 0.0% |  |\n\n");
+    snprintf(r.settings.only, sizeof r.settings.only, "nobody");
+    assert_false(ls_bench_mixers_has(&r.bench));
+    r.settings.lengths.at[1] = 24;
+    assert_int_equal(ls_bench_mixers_check(&r.bench), LS_EUSE);
+    assert_non_null(strstr(r.ctx.error.message, "24 does not divide 64"));
+    rig_close(&r);
+}
+
 /* Turns of 16 tokens in 2, 1 and 4 s; 32 tokens before them in 8 s. */
 static void decoding(void **state) {
     (void)state;
@@ -445,6 +509,7 @@ static void why_a_peer_ended(void **state) {
 static void keys_of_parts(void **state) {
     (void)state;
     static const char *const lines[] = {"what=train dtype=f32 only=RoPE recompute=true",
+                                        "what=mixers dtype=f32 only=x recompute=true lengths=64",
                                         "what=attention dtype=bf16 lengths=64",
                                         "what=sparse dtype=f32 lengths=64 only=x",
                                         "what=scan dtype=f32",
@@ -489,6 +554,7 @@ int main(void) {
         cmocka_unit_test(medians),          cmocka_unit_test(methods),
         cmocka_unit_test(a_turn),           cmocka_unit_test(turns_beside_a_peer),
         cmocka_unit_test(a_peer_that_ends), cmocka_unit_test(training),
+        cmocka_unit_test(mixers),           cmocka_unit_test(mixers_chosen),
         cmocka_unit_test(decoding),         cmocka_unit_test(row_by_row),
         cmocka_unit_test(result_by_result), cmocka_unit_test(keys_of_parts),
         cmocka_unit_test(why_a_peer_ended), cmocka_unit_test(line_of_messages),

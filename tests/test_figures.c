@@ -1,5 +1,6 @@
 /* Files of figures: every number of a table is the one of its row, later rows replace earlier ones,
  * and what cannot be a result of the benchmark is refused. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,6 +111,128 @@ static void others(void **state) {
            "|\n|---|---:|---:|---:|---:|---:|\n"
            "| depth 8,192, 32 sequences | 2,500 | 2.0% | 10,000 | 25% | 2,400 |\n\n"
            "Taken before files said when and how.\n\n");
+}
+
+/* ---- rows by length ---- */
+
+#define STEP(kind, more, batch, length, seconds, bytes)                                            \
+    "{\"kind\": \"" kind "\", \"model\": \"m\", \"dtype\": \"f32\"," more " \"batch\": " #batch    \
+    ", \"length\": " #length ", \"seconds\": " #seconds ", \"spread\": 0.0" #batch                 \
+    ", \"bytes\": " #bytes "}"
+#define STEPS                                                                                      \
+    "{" MACHINE                                                                                    \
+    ", \"mixers\": [" /* rising lengths in any order; at one of them nothing was taken */          \
+        STEP("a", "", 2, 4096, 4.0, 3000000) ", " STEP("a", "", 8, 1024, 2.0, 12345678) ", " STEP( \
+            "a, near", "\"settings\": \"w=2\",", 8, 1024, 1.0,                                     \
+            500000) ", " STEP("b", "", 2, 4096, 0.5, 0) ", " STEP("b", "", 8, 1024, 0.25,          \
+                                                                  1000000) "]}"
+
+static void by_length(void **state) {
+    (void)state;
+    prints(STEPS, "mixers",
+           "Training with every causal mixer, m, f32, 8,192 tokens a step: tokens/s, by length. "
+           "Behind them: how\nmany times as long a token takes at 4,096 as at 1,024, the largest "
+           "spread of the line, and settings\nother than the defaults.\n\n"
+           "| mixer | 1,024 | 4,096 | 4,096/1,024 | spread | settings |\n"
+           "|---|---:|---:|---:|---:|---:|\n"
+           "| a | 4,096 | 2,048 | 2.00 | 8.0% |  |\n"
+           "| a, near | 8,192 |  |  | 8.0% | w=2 |\n"
+           "| b | 32,768 | 16,384 | 2.00 | 8.0% |  |\n\n"
+           "Training with every causal mixer, m, f32, 8,192 tokens a step: memory in MB (arena, "
+           "scratch,\nweights, gradients, moments), by length.\n\n"
+           "| mixer | 1,024 | 4,096 |\n|---|---:|---:|\n"
+           "| a | 12.3 | 3.0 |\n| a, near | 0.5 |  |\n| b | 1.0 | 0 |\n\n"
+           "Taken before files said when and how.\n\n");
+    /* steps of other sizes are another table */
+    char *out = print("{" MACHINE ", \"mixers\": [" STEP("a", "", 2, 64, 1.0,
+                                                         1) ", " STEP("a", "", 4, 64, 1.0, 1) "]}",
+                      "mixers");
+    assert_non_null(strstr(out, "128 tokens a step: tokens/s, by length.\n\n"));
+    assert_non_null(strstr(out, "\n| a | 128 | 2.0% |  |\n"));
+    assert_non_null(strstr(out, "256 tokens a step: tokens/s"));
+    assert_non_null(strstr(out, "\n| a | 256 | 4.0% |  |\n"));
+    free(out);
+}
+
+static void lookups(void **state) {
+    (void)state;
+    static const struct {
+        const char *words;
+        double value; /* NAN: there is none, or more than one */
+    } cases[] = {
+        {"mixers tokens_per_second kind=a length=4096", 2048},
+        {"mixers tokens_per_second kind=a, near length=1024", 8192},
+        {"mixers ms settings=w=2", 1000},
+        {"mixers MB length=1024 kind=a", 12.345678},
+        {"mixers GB length=4096 kind=a", 0.003},
+        {"mixers spread kind=b length=4096", 2},
+        {"mixers batch kind=b length=4096", 2},
+        {"mixers ms kind=a", NAN},
+        {"mixers ms kind=a, near length=4096", NAN},
+        {"mixers ms kind=c", NAN},
+        {"mixers ms a", NAN},
+        {"mixers", NAN},
+        {"train ms", NAN},
+        {"mixers nothing kind=b length=4096", NAN},
+    };
+    ls_ctx ctx = ls_ctx_default();
+    json_t *figures = parse(&ctx, STEPS);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const double value = ls_figures_lookup(figures, cases[i].words), wanted = cases[i].value;
+        if (isnan(wanted) ? !isnan(value) : !(fabs(value - wanted) < 1e-9))
+            fail_msg("%s: %g, not %g", cases[i].words, value, wanted);
+    }
+    json_decref(figures);
+}
+
+/* Seconds for a million tokens: a's step of 2 s has 8,192. */
+static void charts(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    char title[128];
+    ls_text out = {0};
+    json_t *figures = parse(&ctx, STEPS);
+    assert_true(ls_figures_chart(&ctx, figures, "mixers", title, sizeof title, &out));
+    assert_string_equal(title, "Time of training by length: m, f32");
+    assert_non_null(strstr(out.bytes, "<g class=\"series c0 d0 t0\" data-arm=\"a\" "
+                                      "data-x=\"1024 4096\" data-y=\"244.1406 488.2812\">"));
+    assert_non_null(strstr(out.bytes, "<g class=\"series c0 d0 t1\" data-arm=\"a, near\" "
+                                      "data-x=\"1024\" data-y=\"122.0703\">"));
+    assert_non_null(strstr(out.bytes, "<g class=\"series c1 d0 t0\" data-arm=\"b\" "));
+    assert_non_null(strstr(out.bytes, ">a, near</text>"));
+    ls_text_clear(&ctx, &out);
+    assert_true(ls_figures_chart(&ctx, figures, "mixers kind=b", title, sizeof title, &out));
+    assert_null(strstr(out.bytes, "data-arm=\"a\""));
+    ls_text_clear(&ctx, &out);
+    assert_false(ls_figures_chart(&ctx, figures, "mixers kind=c", title, sizeof title, &out));
+    assert_false(ls_figures_chart(&ctx, figures, "train", title, sizeof title, &out));
+    json_array_append_new(json_object_get(figures, "mixers"),
+                          parse(&ctx, STEP("a", "", 1, 64, 1.0, 1)));
+    assert_false(ls_figures_chart(&ctx, figures, "mixers", title, sizeof title, &out)); /* of two */
+    ls_text_clear(&ctx, &out);
+    json_decref(figures);
+}
+
+/* Forty names stand above one another in a drawing that is as high as they need. */
+static void chart_of_many(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    char title[128], kind[16];
+    ls_text out = {0};
+    json_t *figures = json_pack("{s:[]}", "mixers");
+    for (int i = 0; i < 40; i++) {
+        json_t *row = parse(&ctx, STEP("a", "", 1, 64, 1.0, 1));
+        snprintf(kind, sizeof kind, "kind%02d", i);
+        json_object_set_new(row, "kind", json_string(kind));
+        json_array_append_new(json_object_get(figures, "mixers"), row);
+    }
+    assert_true(ls_figures_chart(&ctx, figures, "mixers", title, sizeof title, &out));
+    int names = 0;
+    for (const char *at = out.bytes; (at = strstr(at, "<text class=\"end\"")) != NULL; at++)
+        names++;
+    assert_int_equal(names, 40);
+    ls_text_clear(&ctx, &out);
+    json_decref(figures);
 }
 
 /* A name from a file is neither a cell nor the end of a part. */
@@ -230,7 +353,7 @@ static void damaged(void **state) {
 
 /* ---- a page ---- */
 
-static const char page_before[] = "# P\n\n3.25 of something\n\n<!-- begin figures a -->\nold\n"
+static const char page_before[] = "# P\n\n3 of something\n\n<!-- begin figures a -->\nold\n"
                                   "<!-- end -->\n<!-- begin figures ab -->\nkept\n<!-- end -->\n"
                                   "<!-- begin figures a machine --><!-- end -->";
 
@@ -254,10 +377,10 @@ static void pages(void **state) {
     expect(&ctx, ls_document_figures(&ctx, figures, "a", path, false));
     expect(&ctx, ls_document_figures(&ctx, figures, "a", path, true));
     expect(&ctx, ls_file_read(&ctx, path, 1 << 20, &text));
-    assert_string_equal(
-        text.bytes, "# P\n\n3.25 of something\n\n<!-- begin figures a -->\n\nMachine: A \\| B; 2 "
-                    "threads; memory at 20.0 GB/s; matrix products in GFLOP/s: f32 50.0.\n\n"
-                    "<!-- end -->\n<!-- begin figures ab -->\nkept\n<!-- end -->\n");
+    assert_string_equal(text.bytes,
+                        "# P\n\n3 of something\n\n<!-- begin figures a -->\n\nMachine: A \\| B; 2 "
+                        "threads; memory at 20.0 GB/s; matrix products in GFLOP/s: f32 50.0.\n\n"
+                        "<!-- end -->\n<!-- begin figures ab -->\nkept\n<!-- end -->\n");
     assert_int_equal(ls_document_figures(&ctx, figures, "b", path, true), LS_EINPUT);
     assert_non_null(strstr(ctx.error.message, "has no part"));
     unlink(path);
@@ -265,11 +388,88 @@ static void pages(void **state) {
     json_decref(figures);
 }
 
+/* A sentence that the figures of `a` say otherwise is refused; those of others are left alone. */
+static void sentences(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *says; /* says: NULL, it is right */
+    } cases[] = {
+        {"2,048<!-- figures a mixers tokens_per_second kind=a length=4096 --> tokens", NULL},
+        {"2,049<!-- figures a mixers tokens_per_second kind=a length=4096 --> tokens",
+         ":3: it says 2049, the figures 2048 (figures a mixers"},
+        {"2.0<!-- figures a\nmixers ms kind=a length=4096 / mixers ms kind=a length=1024 --> times",
+         NULL},
+        {"2.1<!-- figures a mixers ms kind=a length=4096 / mixers ms kind=a length=1024 --> times",
+         "it says 2.1, the figures 2.0"},
+        {"+2000<!-- figures a mixers ms kind=a length=4096 - mixers ms kind=a length=1024 --> ms",
+         NULL},
+        {"1<!-- figures a mixers ms kind=c --> ms",
+         "the figures have nothing for `figures a mixers"},
+        {"1.5<!-- figures ab mixers ms kind=c --> ms, 1.5<!-- published -->", NULL},
+        {"1.5 times", ":3: nothing says where 1.5 comes from"},
+        {"1.5<!-- ppl rope slide 64 -->", "the figures have nothing for `ppl rope slide 64`"},
+        {"1.5<!-- ppl rope slide 64 -->\n\n<!-- begin about -->\n<!-- end -->", NULL},
+        {"<!-- begin by hand -->\n1.5 times\n<!-- end -->", NULL},
+        {"<!-- begin chart a.svg figures a train -->\n<!-- end -->",
+         "the figures have nothing for `a.svg figures a train`"},
+        {"<!-- begin chart a.svg figures ab mixers -->\n<!-- end -->", NULL},
+    };
+    ls_ctx ctx = ls_ctx_default();
+    char path[] = "/tmp/longshot-figures-XXXXXX", page[512];
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    json_t *figures = parse(&ctx, STEPS);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *says = cases[i].says;
+        snprintf(page, sizeof page, "# P\n\n%s\n\n<!-- begin figures a machine -->\n<!-- end -->\n",
+                 cases[i].text);
+        ctx.error = (ls_error){0};
+        expect(&ctx, ls_file_write(&ctx, path, page, strlen(page)));
+        const ls_status status = ls_document_figures(&ctx, figures, "a", path, false);
+        if ((status == LS_OK) != (says == NULL) ||
+            (says != NULL && strstr(ctx.error.message, says) == NULL))
+            fail_msg("%s: %s, not %s", cases[i].text, ctx.error.message, says);
+    }
+    unlink(path);
+    json_decref(figures);
+}
+
+/* A chart beside the page is compared with what the figures give. */
+static void page_with_chart(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    char folder[] = "/tmp/longshot-figures-XXXXXX", path[64], drawing[64];
+    static const char page[] = "<!-- begin chart c.svg figures a mixers -->\n<!-- end -->\n";
+    ls_text text = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/p.md", folder);
+    snprintf(drawing, sizeof drawing, "%s/c.svg", folder);
+    json_t *figures = parse(&ctx, STEPS);
+    expect(&ctx, ls_file_write(&ctx, path, page, strlen(page)));
+    expect(&ctx, ls_document_figures(&ctx, figures, "a", path, false));
+    expect(&ctx, ls_document_figures(&ctx, figures, "a", path, true));
+    expect(&ctx, ls_file_read(&ctx, path, 1 << 20, &text));
+    assert_string_equal(text.bytes, "<!-- begin chart c.svg figures a mixers -->\n\n![Time of "
+                                    "training by length: m, f32](c.svg)\n\n<!-- end -->\n");
+    ls_text_clear(&ctx, &text);
+    expect(&ctx, ls_file_write(&ctx, drawing, "<svg/>", 6));
+    assert_int_equal(ls_document_figures(&ctx, figures, "a", path, true), LS_EBAR);
+    assert_non_null(strstr(ctx.error.message, "c.svg is not what the figures give"));
+    json_decref(figures);
+    ctx.error = (ls_error){0};
+    expect(&ctx, ls_folder_remove(&ctx, folder));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels), cmocka_unit_test(training), cmocka_unit_test(others),
-        cmocka_unit_test(names),   cmocka_unit_test(merging),  cmocka_unit_test(damaged),
-        cmocka_unit_test(pages),
+        cmocka_unit_test(kernels),         cmocka_unit_test(training),
+        cmocka_unit_test(others),          cmocka_unit_test(names),
+        cmocka_unit_test(merging),         cmocka_unit_test(damaged),
+        cmocka_unit_test(pages),           cmocka_unit_test(by_length),
+        cmocka_unit_test(lookups),         cmocka_unit_test(charts),
+        cmocka_unit_test(chart_of_many),   cmocka_unit_test(sentences),
+        cmocka_unit_test(page_with_chart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The pages of docs/results are what the data in results/ give: tables, charts, and the numbers of their
-# sentences; docs/performance.md has the figures of bench/history. A digit that is changed anywhere in them, or in the data, is noticed.
+# sentences; so are the pages that have figures of bench/history. A digit that is changed anywhere in them, or in the
+# data, is noticed.
 set -u
 program=$1
 source=$2
@@ -13,7 +14,7 @@ for page in "$source"/docs/results/*.md; do
         for file in study.yaml timing.json; do
             [ -e "$source/results/$name/$file" ] || fail "results/$name has no $file"
         done
-    else
+    elif ! grep -q '^<!-- begin figures ' "$page"; then
         head -n 12 "$page" | tr '\n' ' ' | grep -q "Taken before results were kept as data\|Not of a study" ||
             fail "$page has neither data nor a word about it"
     fi
@@ -80,16 +81,17 @@ print(tried, "changes noticed")
 P
 python3 change.py "$program" "$source" || fail "a change was not noticed"
 
-# the tables of docs/performance.md are those of bench/history: a part without a file has none, a file has a part
+# what pages have of figures is what bench/history gives: each name is a file's, and each file has a part
 cat >figures.py <<'P'
-import glob, os, re, subprocess, sys
+import collections, glob, os, re, shutil, subprocess, sys
 program, source = sys.argv[1:]
-page = open(source + "/docs/performance.md").read()
-parts = re.findall(r"<!-- begin figures (\S+)[^>]*-->\n(.*?)<!-- end -->", page, re.S)
 files = {os.path.basename(f)[:-5]: f for f in glob.glob(source + "/bench/history/*.json")}
-assert set(files) <= {name for name, _ in parts} and files, (files, "every file has a part of the page")
-for name, text in parts:
-    assert name in files or text.strip() == "No figures are kept of it yet.", name + " has no file"
+pages = collections.defaultdict(set)  # of each file
+for page in glob.glob(source + "/docs/*.md") + glob.glob(source + "/docs/results/*.md"):
+    text = re.sub(r"```.*?```|`[^`]*`", "", open(page).read(), flags=re.S)
+    for words in [comment.split() for comment in re.findall(r"<!--(.*?)-->", text, re.S)]:
+        if "figures" in words: pages[words[words.index("figures") + 1]].add(page)
+assert set(files) == set(pages) and files, (set(files) ^ set(pages), "a file without a page, or a name without a file")
 tried = 0
 def code(name):
     return subprocess.run([program, "report", name + ".json", "to=markdown", "page=page.md", "check=true"],
@@ -99,28 +101,33 @@ def noticed(name, what):
     done = code(name)
     assert done.returncode in (1, 3) and done.stderr, ("not noticed", what)
     tried += 1
-for name, file in files.items():
-    data = open(file).read()
+def flip(text, at):
+    return text[:at] + ("1" if text[at] != "1" else "3") + text[at + 1:]
+def some(places):
+    return places[::max(1, len(places) // 20)]
+for name, path in sorted((name, path) for name in files for path in pages[name]):
+    page, data = open(path).read(), open(files[name]).read()
+    for drawing in re.findall(r"begin chart (\S+)\s+figures " + name, page):
+        shutil.copyfile(os.path.join(os.path.dirname(path), drawing), drawing)
     open(name + ".json", "w").write(data)
     open("page.md", "w").write(page)
     assert code(name).returncode == 0
-    begin = page.index("<!-- begin figures " + name)
-    table = page[begin:page.index("<!-- end -->", begin)]
-    places = [m.start() for m in re.finditer(r"[0-9]", table) if table[table.rfind("\n", 0, m.start()) + 1] == "|"]
-    for at in places[::max(1, len(places) // 20)]:
-        other = "1" if table[at] != "1" else "2"
-        open("page.md", "w").write(page[:begin + at] + other + page[begin + at + 1:])
-        noticed(name, table[at - 40:at + 10])
+    parts = "".join(m.group(0) if m.group(1) == name else " " * len(m.group(0)) for m in re.finditer(
+        r"<!-- begin figures (\S+).*?<!-- end -->|.", page, re.S))
+    cells = [m.start(1) for line in re.finditer(r"^\|.*$", parts, re.M)
+             for m in re.compile("([0-9])").finditer(parts, line.start(), line.end())]
+    said = [m.start() for m in re.finditer(r"[0-9](?=[0-9.,]*<!--\s+figures\s+" + name + r"\s)", page)]
+    for at in some(cells) + some(said):
+        open("page.md", "w").write(flip(page, at))
+        noticed(name, page[at - 40:at + 10])
     open("page.md", "w").write(page)
-    figures = list(re.finditer(r'"(seconds|tokens_per_second)": [0-9.]*?([1-9])', data))
-    for m in figures[::max(1, len(figures) // 20)]:
-        at = m.start(2)
-        open(name + ".json", "w").write(data[:at] + ("1" if data[at] != "1" else "3") + data[at + 1:])
-        noticed(name, data[at - 40:at + 10])
+    for m in some(list(re.finditer(r'"(seconds|tokens_per_second)": [0-9.]*?([1-9])', data))):
+        open(name + ".json", "w").write(flip(data, m.start(2)))
+        noticed(name, data[m.start() - 40:m.end() + 10])
 assert tried >= 10
 print(tried, "changes of figures noticed")
 P
-python3 figures.py "$program" "$source" || fail "tables of docs/performance.md"
+python3 figures.py "$program" "$source" || fail "pages with figures"
 refused 2 "has no effect here" report "$source/results/needle" page=x.md
 refused 3 "x.md" report "$source/results/needle" to=markdown page=x.md
 : >x.md

@@ -16,9 +16,10 @@
 
 #define FIELD(name) ls_bench_settings, name
 static const ls_option options[] = {
-    LS_TEXT("what", FIELD(what), "gemm,train,attention,scan,retention,decode,memory",
-            "Parts to measure: any of gemm, train, attention, sparse, scan, conv, retention, "
-            "decode, memory; or ranks alone, in several processes."),
+    LS_TEXT(
+        "what", FIELD(what), "gemm,train,attention,scan,retention,decode,memory",
+        "Parts to measure: any of gemm, train, mixers, attention, sparse, scan, conv, retention, "
+        "decode, memory; or ranks alone, in several processes."),
     LS_TEXT("peer", FIELD(peer), "",
             "Python with PyTorch to measure beside; empty: python3 if it has torch; none: no "
             "peer."),
@@ -29,22 +30,23 @@ static const ls_option options[] = {
         "dtype", FIELD(dtype), "both", "both|f32|bf16|fp8",
         "Types that training, attention, scan, convolution and retention are measured in; fp8, "
         "as train.dtype, is for what=train, and its peer trains in bf16.",
-        .needs = "what=train|attention|sparse|scan|conv|retention"),
+        .needs = "what=train|mixers|attention|sparse|scan|conv|retention"),
     LS_TEXT("only", FIELD(only), "",
-            "Part of the names of models that are trained, and kinds of attention, to measure "
-            "alone.",
-            .needs = "what=train|attention|sparse"),
+            "Part of the names of models and mixers that are trained, and kinds of attention, to "
+            "measure alone.",
+            .needs = "what=train|mixers|attention|sparse"),
     LS_BOOL("recompute", FIELD(recompute), "false",
-            "Whether training is measured with train.recompute.", .needs = "what=train"),
+            "Whether training is measured with train.recompute.", .needs = "what=train|mixers"),
     LS_CHOICE("matmul", FIELD(matmul), "exact", "exact|tf32",
               "As train.matmul: matrix products of training in f32 on device=cuda.",
-              .needs = "what=train and dtype=f32"),
+              .needs = "what=train|mixers and dtype=f32"),
     LS_INT("rounds", FIELD(rounds), "5", 1, LS_TURNS_MAX,
            "Turns of ours and theirs; the median of each counts."),
     LS_REAL("seconds", FIELD(seconds), "4", 0, 3600, "Length of a turn."),
     LS_INTS("lengths", FIELD(lengths), "256,1024,4096,16384", 1, 1 << 20,
-            "Lengths of attention, sparse attention, convolution and retention.",
-            .needs = "what=attention|sparse|conv|retention"),
+            "Lengths of attention, sparse attention, convolution and retention; of mixers, whose "
+            "steps have as many tokens as the longest.",
+            .needs = "what=mixers|attention|sparse|conv|retention"),
     LS_INTS("depths", FIELD(depths), "0,8192", 0, 1 << 20,
             "Tokens in the KV cache before decoding begins.", .needs = "what=decode"),
     LS_INTS("streams", FIELD(streams), "1", 1, 1024,
@@ -69,6 +71,7 @@ static const struct {
 } parts[] = {
     {"gemm", NULL},
     {"train", ls_bench_train},
+    {"mixers", ls_bench_mixers},
     {"attention", ls_bench_attention},
     {"scan", ls_bench_scan},
     {"retention", ls_bench_retention},
@@ -128,16 +131,18 @@ static ls_status check_ranks(const ls_bench *bench) {
     return LS_OK;
 }
 
-static ls_status check_only(const ls_bench *bench) {
+static ls_status check_only(ls_bench *bench) {
     const char *only = bench->settings->only;
     if (only[0] == '\0' || (wants(bench, "train") && ls_bench_train_has(bench)) ||
+        (wants(bench, "mixers") && ls_bench_mixers_has(bench)) ||
         (wants(bench, "attention") && ls_bench_attention_has(bench)) ||
         (wants(bench, "sparse") && ls_bench_sparse_has(bench)))
         return LS_OK;
-    return LS_FAIL(bench->ctx, LS_EUSE,
-                   "only=%s: no model and no kind of attention that what=%s measures here has this "
-                   "in its name",
-                   only, bench->settings->what);
+    return LS_FAIL(
+        bench->ctx, LS_EUSE,
+        "only=%s: no model, no mixer and no kind of attention that what=%s measures here "
+        "has this in its name",
+        only, bench->settings->what);
 }
 
 static ls_status check_matmul(const ls_bench *bench) {
@@ -311,6 +316,7 @@ ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_
     LS_TRY(check_only(&bench));
     LS_TRY(check_matmul(&bench));
     LS_TRY(check_dtype(&bench));
+    if (wants(&bench, "mixers")) LS_TRY(ls_bench_mixers_check(&bench));
     if (settings->dtype < LS_BENCH_BF16) bench.types[bench.type_count++] = LS_F32;
     if (settings->dtype != LS_BENCH_F32) bench.types[bench.type_count++] = LS_BF16;
     if (wants(&bench, "train") || wants(&bench, "attention") || wants(&bench, "scan") ||

@@ -28,6 +28,7 @@ typedef struct ls_bench {
 } ls_bench;
 
 ls_status ls_bench_train(ls_bench *bench);
+ls_status ls_bench_mixers(ls_bench *bench);
 ls_status ls_bench_attention(ls_bench *bench);
 ls_status ls_bench_sparse(ls_bench *bench);
 ls_status ls_bench_scan(ls_bench *bench);
@@ -35,11 +36,15 @@ ls_status ls_bench_conv(ls_bench *bench);
 ls_status ls_bench_retention(ls_bench *bench);
 ls_status ls_bench_decode(ls_bench *bench);
 ls_status ls_bench_ranks(ls_bench *bench);
-/* Whether a model that is trained here, or a kind of attention, has the name that `only` asks for.
- */
+/* Whether a model or a mixer that is trained here, or a kind of attention, has the name that `only`
+ * asks for. */
 bool ls_bench_train_has(const ls_bench *bench);
+bool ls_bench_mixers_has(ls_bench *bench);
 bool ls_bench_attention_has(const ls_bench *bench);
 bool ls_bench_sparse_has(const ls_bench *bench);
+
+/* LS_EUSE where `lengths` are none that ls_bench_mixers can measure. */
+ls_status ls_bench_mixers_check(const ls_bench *bench);
 
 /* A peer: a script that prints one JSON line when it is ready, and one for every line "go" it
  * reads. Where it cannot be started or ends early, `alive` is false and the reason has been said.
@@ -100,6 +105,24 @@ typedef struct ls_train_shape {
     bool device;
     const char *layers, *width, *heads, *position;
 } ls_train_shape;
+typedef struct ls_trainer {
+    const ls_train_shape *shape;
+    ls_model_config config;
+    ls_model *model;
+    ls_program *program;
+    struct ls_optimizer *optimizer;
+    int64_t step;
+} ls_trainer;
+/* To be cleared also on failure. */
+ls_status ls_bench_trainer_make(ls_bench *bench, const ls_train_shape *shape, ls_dtype type,
+                                ls_trainer *out);
+void ls_bench_trainer_clear(ls_ctx *ctx, ls_trainer *t);
+/* Everything that training keeps: arena and workspace, weights, gradients, moments. */
+size_t ls_bench_trainer_bytes(const ls_trainer *t);
+/* Forward, backward and update, as the work of a turn. */
+ls_status ls_bench_trainer_step(ls_bench *bench, void *trainer);
+/* Adds to a row what of its training is not the model's: sizes of a batch, recompute, matmul. */
+void ls_bench_trainer_name(const ls_bench *bench, const ls_trainer *t, json_t *row);
 ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, json_t *rows);
 /* Decoding after so many tokens. */
 ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, int64_t depth,

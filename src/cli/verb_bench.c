@@ -34,7 +34,8 @@ const ls_verb ls_verb_bench = {
     .usage = "[what=PARTS] [peer=PYTHON] [out=FILE] [compare=FILE] [key=value ...]",
     .about =
         "train: tokens per second of a small model, its share of the measured matrix peak and\n"
-        "the time of each operation. attention: by length. sparse: sparse attention beside all\n"
+        "the time of each operation. mixers: training steps of a small model with every causal\n"
+        "mixer, by length. attention: by length. sparse: sparse attention beside all\n"
         "pairs, by length. scan: Mamba's recurrence. conv: the long convolution, by length.\n"
         "retention: the linear recurrence, by length.\n"
         "ranks: what exchanges between processes take, under mpirun, srun or torchrun, and the\n"

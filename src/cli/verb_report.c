@@ -89,8 +89,8 @@ const ls_verb ls_verb_report = {
         "perplexity, loss, bits per byte and excess by length, the best of each column bold.\n"
         "page= puts them into a Markdown page, between its comments `begin` and `end`, with\n"
         "charts beside it, and compares the numbers of its text with the results. Files that\n"
-        "`longshot bench out=FILE.json` wrote on one machine become tables of its figures; rows\n"
-        "of later files replace those of earlier ones.\n",
+        "`longshot bench out=FILE.json` wrote on one machine become tables of its figures, and\n"
+        "charts and numbers of a page; rows of later files replace those of earlier ones.\n",
     .sections = sections,
     .run = run,
 };

@@ -10,13 +10,12 @@
 enum {
     WIDTH = LS_CHART_WIDTH,
     FILE_WIDTH = WIDTH + 30, /* fonts differ: names at the ends have room */
-    HEIGHT = 320,
     LEFT = 50,
     RIGHT = 12,
     TOP = 22,
     BOTTOM = 42,
     /* names at the ends of the lines */
-    ENDS_MAX = 20,
+    ENDS_MAX = 64,
     END_RIGHT = 140,
     END_GAP = 14,
     END_STEP = 12,
@@ -59,8 +58,18 @@ void ls_chart_count(double value, char *out, size_t bytes) {
 
 /* ---- axes ---- */
 
+static int height_of(const ls_chart *chart) {
+    return chart->height == 0 ? LS_CHART_HEIGHT : chart->height;
+}
+
+static int floor_of(const ls_chart *chart) {
+    return height_of(chart) - BOTTOM;
+}
+
+/* Names that do not fit above one another would be no names. */
 static bool has_ends(const ls_chart *chart) {
-    return chart->ends && chart->count <= ENDS_MAX;
+    const size_t fit = (size_t)(floor_of(chart) - TOP) / END_STEP - 1;
+    return chart->ends && chart->count <= (fit < ENDS_MAX ? fit : ENDS_MAX);
 }
 
 static double right_of(const ls_chart *chart) {
@@ -87,7 +96,7 @@ static bool make_axes(const ls_chart *chart, ls_axis *x, ls_axis *y) {
     *x = (ls_axis){
         .log = !chart->x_even, .low = INFINITY, .high = 0, .from = LEFT, .to = right_of(chart)};
     *y = (ls_axis){.log = chart->y_log, .low = INFINITY, .high = -INFINITY};
-    y->from = HEIGHT - BOTTOM;
+    y->from = floor_of(chart);
     y->to = TOP;
     if (!has_point(chart, x, y)) return false;
     const ls_chart_series *all = chart->share > 0 ? chart->all : chart->series;
@@ -127,7 +136,7 @@ static void draw_mark(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, ls_t
     ls_text_printf(ctx, out,
                    "<g class=\"trained\" data-at=\"%.10g\"><path class=\"mark\" d=\"M%.1f %dV%d\"/>"
                    "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">",
-                   chart->mark_x, at, HEIGHT - BOTTOM, TOP, right ? at - 4 : at + 4, TOP + 10,
+                   chart->mark_x, at, floor_of(chart), TOP, right ? at - 4 : at + 4, TOP + 10,
                    right ? "end" : "start");
     ls_html(ctx, chart->mark_text, out);
     ls_text_printf(ctx, out, "</text></g>\n");
@@ -151,12 +160,12 @@ static void draw_axes(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, cons
         ls_text_printf(ctx, out,
                        "<path class=\"grid\" d=\"M%.1f %dv5\"/><text class=\"tick\" x=\"%.1f\" "
                        "y=\"%d\" text-anchor=\"middle\">%.10g</text>\n",
-                       at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 18, x->tick[i]);
+                       at, floor_of(chart), at, floor_of(chart) + 18, x->tick[i]);
     }
     ls_text_printf(ctx, out, "<path class=\"axis\" d=\"M%d %dV%dH%.1f\"/></g>\n", LEFT, TOP,
-                   HEIGHT - BOTTOM, x->to);
+                   floor_of(chart), x->to);
     ls_text_printf(ctx, out, "<text class=\"name\" x=\"%.1f\" y=\"%d\" text-anchor=\"end\">", x->to,
-                   HEIGHT - 6);
+                   height_of(chart) - 6);
     ls_html(ctx, chart->x_label, out);
     ls_text_printf(ctx, out, "</text>\n<text class=\"name\" x=\"4\" y=\"12\">");
     ls_html(ctx, chart->y_label, out);
@@ -193,7 +202,7 @@ static void find_ends(const ls_chart *chart, const ls_axis *x, const ls_axis *y,
         const double above = i == 0 ? TOP - END_STEP : ends[order[i - 1]].name_y;
         ends[order[i]].name_y = fmax(ends[order[i]].y, above + END_STEP);
     }
-    double below = HEIGHT - BOTTOM + END_STEP;
+    double below = floor_of(chart) + END_STEP;
     for (size_t i = count; i-- > 0; below = ends[order[i]].name_y)
         ends[order[i]].name_y = fmin(ends[order[i]].name_y, below - END_STEP);
 }
@@ -240,6 +249,12 @@ static void draw_end(ls_ctx *ctx, const char *label, size_t letters, const line_
 
 /* ---- series ---- */
 
+ls_chart_style ls_chart_style_of(int family, int member) {
+    return (ls_chart_style){.colour = family % LS_CHART_COLOURS,
+                            .marker = (family + member) % LS_CHART_MARKERS,
+                            .tone = (family / LS_CHART_COLOURS + member) % LS_CHART_TONES};
+}
+
 static void draw_marker(ls_ctx *ctx, int marker, double x, double y, ls_text *out) {
     static const char *const shapes[LS_CHART_MARKERS] = {
         "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",         /* circle */
@@ -273,7 +288,7 @@ static void draw_band(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series 
     for (size_t i = s->count; i-- > 0;)
         if (ls_axis_takes(x, s->x[i]) && place_end(y, s->low[i], &at))
             ls_text_printf(ctx, &path, "L%.1f %.1f", ls_axis_place(x, s->x[i]), at);
-    const double width = x->to - LEFT, height = HEIGHT - BOTTOM - TOP;
+    const double width = x->to - LEFT, height = floor_of(chart) - TOP;
     if (drawn > 1)
         ls_text_printf(ctx, out,
                        "<svg x=\"%d\" y=\"%d\" width=\"%g\" height=\"%g\" viewBox=\"%d %d %g "
@@ -413,7 +428,7 @@ static void open_chart(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, con
         ls_html(ctx, chart->beside, &about);
         ls_text_printf(ctx, &about, "\"");
     }
-    ls_figure_open(ctx, chart->title, HEIGHT, about.failed ? "" : about.bytes, out);
+    ls_figure_open(ctx, chart->title, height_of(chart), about.failed ? "" : about.bytes, out);
     out->failed |= about.failed;
     ls_text_clear(ctx, &about);
 }
@@ -490,7 +505,7 @@ bool ls_chart_file(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
     ls_chart whole = *chart;
     if (!make_axes(chart, &x, &y)) return false;
     whole.end_letters = END_LETTERS_FILE;
-    open_file(ctx, chart->title, file_width(chart), HEIGHT, "", out);
+    open_file(ctx, chart->title, file_width(chart), height_of(chart), "", out);
     draw_lines(ctx, &whole, &x, &y, out);
     return true;
 }

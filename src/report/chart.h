@@ -14,6 +14,7 @@ enum {
     LS_CHART_DASHES = 7,
     LS_CHART_MARKERS = 6,
     LS_CHART_WIDTH = 480,
+    LS_CHART_HEIGHT = 320,
     LS_CHART_END_BYTES = 48
 };
 
@@ -23,6 +24,9 @@ typedef struct ls_chart_style {
     int marker; /* 0 .. LS_CHART_MARKERS - 1 */
     int tone;   /* 0 the colour itself .. LS_CHART_TONES - 1 */
 } ls_chart_style;
+/* The look of a line by its family, and by its number among the family's: one colour, a tone and a
+ * marker of its own. Both from 0. */
+ls_chart_style ls_chart_style_of(int family, int member);
 
 /* Values that are not finite are left out. */
 typedef struct ls_chart_series {
@@ -41,7 +45,8 @@ typedef struct ls_chart {
     bool y_log;
     bool x_even;          /* x is not logarithmic: shares, positions */
     bool markers;         /* one at every point, with its value */
-    bool ends;            /* names at the ends of the lines */
+    int height;           /* of the drawing; 0: LS_CHART_HEIGHT */
+    bool ends;            /* names at the ends of the lines, where all fit in the height */
     size_t end_letters;   /* of these names; 0: what a page has room for */
     double y_low, y_high; /* shown in any case; both 0: what the series have */
     double mark_x;        /* a vertical line; 0: none */

@@ -1,9 +1,12 @@
-/* Documents whose numbers come from results.
+/* Documents whose numbers come from results, or from figures of the benchmark.
  *
  * Tables and charts stand between `<!-- begin WORDS -->` and `<!-- end -->`, and are written here.
  * A number of the text around them has a comment right behind it, which names where the results
  * hold it: `+0.02<!-- excess alibi nonoverlap 1024 -->`. It is compared, never rewritten: who
- * changes it reads its sentence. A fraction without such a comment is refused. */
+ * changes it reads its sentence. A fraction without such a comment is refused.
+ *
+ * Words of figures begin with "figures NAME". A page may have several sources: each is asked for
+ * what is its own, and the page is made once for each. */
 #include "report/document.h"
 
 #include <ctype.h>
@@ -25,6 +28,7 @@ typedef struct document {
     const json_t *figures; /* or NULL: the page is a study's */
     const char *name;      /* of the figures */
     size_t parts;          /* of that name so far */
+    bool studied;          /* the page has parts of a study too */
     bool write;
     ls_text out;
 } document;
@@ -51,12 +55,47 @@ static bool copy_words(const char *from, const char *to, char out[WORDS_BYTES]) 
 
 /* ---- parts that are written ---- */
 
+static const char *source_of(const document *d) {
+    return d->figures != NULL ? "figures" : "results";
+}
+
+static const char figures_word[] = "figures ";
+
+/* What stands behind the word where a part, a chart of a file or a number is of figures; or NULL. */
+static const char *behind_figures(const char *words) {
+    if (strncmp(words, "chart ", 6) == 0) {
+        words += 6 + strcspn(words + 6, " ");
+        if (*words == ' ') words++;
+    }
+    const size_t length = strlen(figures_word);
+    return strncmp(words, figures_word, length) == 0 ? words + length : NULL;
+}
+
+/* Whether the words are those of this page's figures; *part: what follows the name. */
+static bool names_figures(const document *d, const char *words, const char **part) {
+    const char *at = d->figures == NULL ? NULL : behind_figures(words);
+    const size_t length = at == NULL ? 0 : strlen(d->name);
+    if (at == NULL || strncmp(at, d->name, length) != 0) return false;
+    *part = at + length;
+    if (**part == '\0') return true;
+    return *(*part)++ == ' ';
+}
+
+static bool draw_chart(document *d, const char *words, char *title, size_t bytes, ls_text *out) {
+    const char *part;
+    if (names_figures(d, words, &part)) {
+        d->parts++;
+        return ls_figures_chart(d->ctx, d->figures, part, title, bytes, out);
+    }
+    ls_page page = ls_page_of(d->ctx, d->files);
+    return ls_paper_chart(&page, words, title, bytes, out);
+}
+
 static ls_status put_chart(document *d, const char *at, const char *words) {
     char file[128] = "", title[256] = "", path[PATH_BYTES];
     int used = 0;
     const char *slash = strrchr(d->path, '/');
     const int folder = slash == NULL ? 0 : (int)(slash - d->path) + 1;
-    ls_page page = ls_page_of(d->ctx, d->files);
     ls_text drawing = {0}, old = {0};
     if (sscanf(words, "%127s %n", file, &used) < 1 || strchr(file, '/') != NULL ||
         strlen(file) < 5 || strcmp(file + strlen(file) - 4, ".svg") != 0)
@@ -64,9 +103,9 @@ static ls_status put_chart(document *d, const char *at, const char *words) {
                        d->path, line_of(d, at));
     snprintf(path, sizeof path, "%.*s%s", folder, d->path, file);
     ls_status status = LS_OK;
-    if (!ls_paper_chart(&page, words + used, title, sizeof title, &drawing))
-        status = LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the results have nothing for `%s`", d->path,
-                         line_of(d, at), words);
+    if (!draw_chart(d, words + used, title, sizeof title, &drawing))
+        status = LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the %s have nothing for `%s`", d->path,
+                         line_of(d, at), source_of(d), words);
     if (status == LS_OK) status = ls_text_status(&drawing);
     if (status == LS_OK && d->write)
         status = ls_file_write(d->ctx, path, drawing.bytes, drawing.length);
@@ -74,23 +113,12 @@ static ls_status put_chart(document *d, const char *at, const char *words) {
         status = ls_file_read(d->ctx, path, PAGE_BYTES_MAX, &old);
         if (status == LS_OK &&
             (old.length != drawing.length || memcmp(old.bytes, drawing.bytes, old.length) != 0))
-            status = LS_FAIL(d->ctx, LS_EBAR, "%s is not what the results give", path);
+            status = LS_FAIL(d->ctx, LS_EBAR, "%s is not what the %s give", path, source_of(d));
     }
     if (status == LS_OK) ls_text_printf(d->ctx, &d->out, "![%s](%s)\n\n", title, file);
     ls_text_clear(d->ctx, &drawing);
     ls_text_clear(d->ctx, &old);
     return status;
-}
-
-/* Whether the words are those of figures of this name; *part: what follows it. */
-static bool names_figures(const document *d, const char *words, const char **part) {
-    static const char first[] = "figures ";
-    const size_t begins = strlen(first), length = strlen(d->name);
-    if (strncmp(words, first, begins) != 0 || strncmp(words + begins, d->name, length) != 0)
-        return false;
-    *part = words + begins + length;
-    if (**part == '\0') return true;
-    return *(*part)++ == ' ';
 }
 
 static ls_status put_figures(document *d, const char *at, const char *part) {
@@ -104,10 +132,10 @@ static ls_status put_figures(document *d, const char *at, const char *part) {
 
 static ls_status put_part(document *d, const char *at, const char *words) {
     const char *part;
-    if (d->figures != NULL && names_figures(d, words, &part)) return put_figures(d, at, part);
+    if (strncmp(words, "chart ", 6) == 0) return put_chart(d, at, words + 6);
+    if (names_figures(d, words, &part)) return put_figures(d, at, part);
     const ls_page page = ls_page_of(d->ctx, d->files);
     ls_paper paper = {.page = &page, .out = &d->out};
-    if (strncmp(words, "chart ", 6) == 0) return put_chart(d, at, words + 6);
     if (!ls_paper_part(&paper, words))
         return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the results have nothing for `%s`", d->path,
                        line_of(d, at), words);
@@ -116,15 +144,28 @@ static ls_status put_part(document *d, const char *at, const char *words) {
 
 /* ---- numbers in sentences ---- */
 
+/* Parts and numbers that other data or people write. */
+static bool is_others(const document *d, const char *words) {
+    const char *part;
+    if (strcmp(words, "by hand") == 0) return true;
+    if (behind_figures(words) != NULL) return !names_figures(d, words, &part);
+    return d->figures != NULL && d->studied;
+}
+
+static double lookup(const document *d, const char *words) {
+    if (d->figures != NULL) return ls_figures_lookup(d->figures, words);
+    const ls_page page = ls_page_of(d->ctx, d->files);
+    return ls_paper_lookup(&page, words);
+}
+
 /* "A", "A / B" or "A - B". */
 static double value_of(const document *d, const char *words) {
-    const ls_page page = ls_page_of(d->ctx, d->files);
     char first[WORDS_BYTES];
     const char *over = strstr(words, " / "), *less = strstr(words, " - ");
     const char *at = over != NULL ? over : less;
-    if (at == NULL) return ls_paper_lookup(&page, words);
+    if (at == NULL) return lookup(d, words);
     snprintf(first, sizeof first, "%.*s", (int)(at - words), words);
-    const double a = ls_paper_lookup(&page, first), b = ls_paper_lookup(&page, at + 3);
+    const double a = lookup(d, first), b = lookup(d, at + 3);
     return over != NULL ? a / b : a - b;
 }
 
@@ -178,15 +219,17 @@ static ls_status check_number(const document *d, const number *n) {
     const char *end = strstr(n->end, close_mark);
     if (end == NULL || !copy_words(n->end + 4, end, words))
         return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: a comment does not end", d->path, line);
-    if (strcmp(words, "published") == 0) return LS_OK;
-    const double value = value_of(d, words);
+    const char *place = words;
+    if (strcmp(words, "published") == 0 || is_others(d, words)) return LS_OK;
+    names_figures(d, words, &place);
+    const double value = value_of(d, place);
     if (!isfinite(value))
-        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the results have nothing for `%s`", d->path, line,
-                       words);
+        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the %s have nothing for `%s`", d->path, line,
+                       source_of(d), words);
     snprintf(wanted, sizeof wanted, n->sign ? "%+.*f" : "%.*f", n->decimals, value);
     if (strcmp(wanted, n->text) != 0)
-        return LS_FAIL(d->ctx, LS_EBAR, "%s:%d: it says %s, the results %s (%s)", d->path, line,
-                       n->text, wanted, words);
+        return LS_FAIL(d->ctx, LS_EBAR, "%s:%d: it says %s, the %s %s (%s)", d->path, line, n->text,
+                       source_of(d), wanted, words);
     return LS_OK;
 }
 
@@ -211,7 +254,6 @@ static const char *skip(const char *at) {
 }
 
 static ls_status check_sentences(document *d, const char *from, const char *to) {
-    if (d->figures != NULL) return LS_OK;
     for (const char *at = from; at < to;) {
         const char *behind = skip(at);
         if (behind != NULL) {
@@ -230,12 +272,17 @@ static ls_status check_sentences(document *d, const char *from, const char *to) 
 
 /* ---- the whole ---- */
 
-/* Parts that other data or people write. */
-static bool is_others(const document *d, const char *words) {
-    const char *part;
-    return strcmp(words, "by hand") == 0 ||
-           (d->figures != NULL ? !names_figures(d, words, &part)
-                               : strncmp(words, "figures ", 8) == 0);
+/* Whether a part of the page is a study's: on a page that has none, nobody else asks for words that
+ * are not of figures. */
+static bool has_study(const document *d) {
+    char words[WORDS_BYTES];
+    for (const char *at = d->text; (at = strstr(at, begin_mark)) != NULL;) {
+        const char *end = strstr(at += strlen(begin_mark), close_mark);
+        if (end != NULL && copy_words(at, end, words) && strcmp(words, "by hand") != 0 &&
+            behind_figures(words) == NULL)
+            return true;
+    }
+    return false;
 }
 
 static ls_status put_document(document *d) {
@@ -270,7 +317,7 @@ static ls_status compare(const document *d) {
         same++;
     if (d->text[same] == '\0' && same == d->out.length) return LS_OK;
     return LS_FAIL(d->ctx, LS_EBAR, "%s:%d: this is not what the %s give", d->path,
-                   line_of(d, d->text + same), d->figures != NULL ? "figures" : "results");
+                   line_of(d, d->text + same), source_of(d));
 }
 
 static ls_status make(document *d) {
@@ -281,6 +328,7 @@ static ls_status make(document *d) {
         status = LS_FAIL(ctx, LS_EINPUT, "%s is empty, or not a text", d->path);
     if (status == LS_OK) {
         d->text = text.bytes;
+        d->studied = has_study(d);
         status = put_document(d);
     }
     if (status == LS_OK && d->figures != NULL && d->parts == 0)

@@ -1,9 +1,9 @@
-#include "report/figures.h"
+#include "report/figures_print.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { FIGURES_BYTES = 16 << 20, ROWS_MAX = 512, METHODS_MAX = 16, TEXT_MAX = 512 };
+enum { FIGURES_BYTES = 16 << 20, METHODS_MAX = 16, TEXT_MAX = 512 };
 
 static const double count_max = 9007199254740992; /* 2^53: whole numbers up to here are exact */
 
@@ -27,6 +27,7 @@ static const member of_row[] = {
     {"model", TEXT, 0, 0},
     {"dtype", TEXT, 0, 0},
     {"matmul", TEXT, 0, 0},
+    {"settings", TEXT, 0, 0},
     {"peer_mode", TEXT, 0, 0},
     {"recompute", FLAG, 0, 0},
     {"backward", FLAG, 0, 0},
@@ -176,9 +177,9 @@ static ls_status check_row(const place *at, const json_t *row) {
 }
 
 static ls_status check_part(place *at, const json_t *rows) {
-    if (json_array_size(rows) > ROWS_MAX)
+    if (json_array_size(rows) > LS_FIGURES_ROWS_MAX)
         return LS_FAIL(at->ctx, LS_EINPUT, "%s: %.60s has more than %d rows", at->path, at->part,
-                       ROWS_MAX);
+                       LS_FIGURES_ROWS_MAX);
     for (at->row = 0; at->row < json_array_size(rows); at->row++)
         LS_TRY(check_row(at, json_array_get(rows, at->row)));
     return LS_OK;

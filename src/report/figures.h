@@ -21,8 +21,18 @@ ls_status ls_figures_merge(ls_ctx *ctx, const json_t *earlier, const json_t *lat
 /* All files together, a later one over the earlier ones. */
 ls_status ls_figures_read_all(ls_ctx *ctx, const char *const *paths, size_t count, json_t **out);
 
-/* A table of a part ("train", "attention", ...), what the machine is and was measured to do
+/* The tables of a part ("train", "attention", ...), what the machine is and was measured to do
  * ("machine"), or all of them (""). False: the figures have nothing of that name. */
 bool ls_figures_part(ls_paper *paper, const json_t *figures, const char *part);
+
+/* A chart of a part whose rows are of several lengths, as an SVG file, and its title: the rows that
+ * "PART [KEY=VALUE ...]" names, all of one model and type. False: there are none such. */
+bool ls_figures_chart(ls_ctx *ctx, const json_t *figures, const char *words, char *title,
+                      size_t bytes, ls_text *out);
+
+/* "PART MEASURE KEY=VALUE ...": what the one row of the part with these members was measured at, in
+ * the units of the tables: tokens_per_second, ms, MB, GB, spread (percent), or a member as it is.
+ * NAN: no row is the one. */
+double ls_figures_lookup(const json_t *figures, const char *words);
 
 #endif

@@ -4,14 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/figures.h"
+#include "report/figures_print.h"
 
-enum { CELL_BYTES = 512, NOTES_MAX = 64 };
+enum { CELL_BYTES = LS_FIGURES_CELL_BYTES, NOTES_MAX = 64 };
 
 /* ---- numbers ---- */
 
-/* With commas between thousands. */
-static void put_count(double value, char *out, size_t bytes) {
+void ls__figures_count(double value, char *out, size_t bytes) {
     char digits[64];
     size_t used = 0;
     snprintf(digits, sizeof digits, "%.0f", value);
@@ -23,20 +22,19 @@ static void put_count(double value, char *out, size_t bytes) {
     out[used] = '\0';
 }
 
-/* Three digits that count, no more than `most` behind the point. */
-static void put_real(double value, int most, char *out, size_t bytes) {
+void ls__figures_real(double value, int most, char *out, size_t bytes) {
     const int decimals = value > 0 ? 2 - (int)floor(log10(value)) : 0;
     if (decimals <= 0)
-        put_count(value, out, bytes);
+        ls__figures_count(value, out, bytes);
     else
         snprintf(out, bytes, "%.*f", decimals < most ? decimals : most, value);
 }
 
-static void put_percent(double share, char *out, size_t bytes) {
+void ls__figures_percent(double share, char *out, size_t bytes) {
     snprintf(out, bytes, share < 0.0995 ? "%.1f%%" : "%.0f%%", 100 * share);
 }
 
-static void join(char *out, size_t bytes, const char *between, const char *text) {
+void ls__figures_join(char *out, size_t bytes, const char *between, const char *text) {
     const size_t used = strlen(out);
     snprintf(out + used, bytes - used, "%s%s", used > 0 ? between : "", text);
 }
@@ -48,10 +46,10 @@ static void put_key(const json_t *row, const char *key, const char *before, cons
     const json_t *value = json_object_get(row, key);
     char text[CELL_BYTES], number[64];
     if (value == NULL) return;
-    put_count(json_number_value(value), number, sizeof number);
+    ls__figures_count(json_number_value(value), number, sizeof number);
     snprintf(text, sizeof text, "%s%.100s%s", before,
              json_is_string(value) ? json_string_value(value) : number, behind);
-    join(out, CELL_BYTES, "", text);
+    ls__figures_join(out, CELL_BYTES, "", text);
 }
 
 /* "causal, bf16, 32 x 1,024, 12 heads of 64". */
@@ -84,7 +82,8 @@ static void put_case(const json_t *row, char out[CELL_BYTES]) {
         if (out[0] == '\0' && strncmp(before, ", ", 2) == 0) before += 2;
         put_key(row, words[i].key, before, words[i].behind, out);
     }
-    if (json_is_true(json_object_get(row, "recompute"))) join(out, CELL_BYTES, ", ", "recompute");
+    if (json_is_true(json_object_get(row, "recompute")))
+        ls__figures_join(out, CELL_BYTES, ", ", "recompute");
 }
 
 /* ---- lines and columns ---- */
@@ -148,23 +147,24 @@ static void put_peers(const json_t *row, bool ratio, char out[CELL_BYTES]) {
     json_t *method;
     char text[CELL_BYTES], number[64];
     json_object_foreach(json_object_get(row, "peers"), name, method) {
-        put_real(ratio ? ls_member_real(method, "ratio") : 1e3 * ls_member_real(method, "seconds"),
-                 ratio ? 2 : 6, number, sizeof number);
+        ls__figures_real(ratio ? ls_member_real(method, "ratio")
+                               : 1e3 * ls_member_real(method, "seconds"),
+                         ratio ? 2 : 6, number, sizeof number);
         snprintf(text, sizeof text, "%.100s %s", name, number);
-        join(out, CELL_BYTES, ", ", ratio ? number : text);
+        ls__figures_join(out, CELL_BYTES, ", ", ratio ? number : text);
     }
     const double rate = ls_member_real(row, ratio ? "ratio" : "peer_tokens_per_second");
     if (isfinite(rate)) {
         const char *mode = ls_member_text(row, "peer_mode");
-        if (ratio) put_real(rate, 2, number, sizeof number);
-        if (!ratio) put_count(rate, number, sizeof number);
+        if (ratio) ls__figures_real(rate, 2, number, sizeof number);
+        if (!ratio) ls__figures_count(rate, number, sizeof number);
         snprintf(text, sizeof text, "%.100s %s", mode[0] == '\0' ? "PyTorch" : mode, number);
-        join(out, CELL_BYTES, ", ", ratio ? number : text);
+        ls__figures_join(out, CELL_BYTES, ", ", ratio ? number : text);
     }
     if (ratio) return;
     json_object_foreach(json_object_get(row, "missing"), name, method) {
         snprintf(text, sizeof text, "%.100s: none", name);
-        join(out, CELL_BYTES, ", ", text);
+        ls__figures_join(out, CELL_BYTES, ", ", text);
     }
 }
 
@@ -178,20 +178,21 @@ static void put_cell(const column *c, const line *l, char out[CELL_BYTES]) {
     } else if (isfinite(value)) {
         switch (c->kind) {
         case TIME:
-            put_real(1e3 * value, 6, out, CELL_BYTES);
+            ls__figures_real(1e3 * value, 6, out, CELL_BYTES);
             break;
         case RATE:
-            if (value > 0) put_real(value, 1, out, CELL_BYTES); /* 0: nothing was read before */
+            if (value > 0)
+                ls__figures_real(value, 1, out, CELL_BYTES); /* 0: nothing was read before */
             break;
         case SPREAD:
         case SHARE:
-            put_percent(value, out, CELL_BYTES);
+            ls__figures_percent(value, out, CELL_BYTES);
             break;
         case TIMES:
-            put_real(value, 2, out, CELL_BYTES);
+            ls__figures_real(value, 2, out, CELL_BYTES);
             break;
         case GIGABYTES:
-            put_real(1e-9 * value, 2, out, CELL_BYTES);
+            ls__figures_real(1e-9 * value, 2, out, CELL_BYTES);
             break;
         case PEER:
         case RATIO:
@@ -225,18 +226,17 @@ static void put_taken(const json_t *row, char out[CELL_BYTES]) {
              ls_member_text(taken, "longshot"));
     if (torch[0] != '\0') {
         snprintf(text, sizeof text, "beside PyTorch %.40s", torch);
-        join(out, CELL_BYTES, " ", text);
+        ls__figures_join(out, CELL_BYTES, " ", text);
     }
     if (!isfinite(turns)) return;
     snprintf(text, sizeof text, "%.0f turn%s", turns, turns > 1 ? "s" : "");
-    join(out, CELL_BYTES, ", ", text);
+    ls__figures_join(out, CELL_BYTES, ", ", text);
     if (!(seconds > 0)) return;
     snprintf(text, sizeof text, "of %g s", seconds);
-    join(out, CELL_BYTES, " ", text);
+    ls__figures_join(out, CELL_BYTES, " ", text);
 }
 
-/* Each way of taking them once: "Taken 2026-11-18 with longshot 0.2.0, 3 turns of 1 s; ...". */
-static void say_taken(ls_paper *p, const json_t *rows) {
+void ls__figures_say_taken(ls_paper *p, const json_t *rows) {
     ls_ctx *ctx = p->page->ctx;
     char taken[CELL_BYTES], other[CELL_BYTES];
     ls_text text = {0};
@@ -278,18 +278,6 @@ static void say_missing(ls_paper *p, const json_t *rows) {
 
 /* ---- tables ---- */
 
-static const struct {
-    const char *part, *caption;
-} parts[] = {
-    {"train", "Training: forward, backward and update of a step."},
-    {"attention", "Attention alone, on batch x tokens."},
-    {"sparse", "Sparse attention beside all pairs, on batch x tokens."},
-    {"scan", "Scans alone, on batch x tokens."},
-    {"conv", "Long convolution, kernels as long as the text, on batch x tokens."},
-    {"retention", "Retention: the linear recurrence alone, on batch x tokens."},
-    {"decode", "Decoding, greedy, after so many tokens."},
-};
-
 static bool put_table(ls_paper *p, const json_t *rows, const char *caption) {
     const char *heads[COLUMNS + 1] = {"case"};
     const column *shown[COLUMNS];
@@ -315,9 +303,23 @@ static bool put_table(ls_paper *p, const json_t *rows, const char *caption) {
     }
     ls_paper_close(p);
     say_missing(p, rows);
-    say_taken(p, rows);
+    ls__figures_say_taken(p, rows);
     return true;
 }
+
+static const struct {
+    const char *part, *caption;
+    bool (*table)(ls_paper *p, const json_t *rows, const char *caption);
+} parts[] = {
+    {"train", "Training: forward, backward and update of a step.", put_table},
+    {"mixers", "Training with every causal mixer", ls__figures_by_length},
+    {"attention", "Attention alone, on batch x tokens.", put_table},
+    {"sparse", "Sparse attention beside all pairs, on batch x tokens.", put_table},
+    {"scan", "Scans alone, on batch x tokens.", put_table},
+    {"conv", "Long convolution, kernels as long as the text, on batch x tokens.", put_table},
+    {"retention", "Retention: the linear recurrence alone, on batch x tokens.", put_table},
+    {"decode", "Decoding, greedy, after so many tokens.", put_table},
+};
 
 static void put_machine(ls_paper *p, const json_t *figures) {
     static const char *const names[] = {"peak_f64", "peak_f32", "peak_bf16"};
@@ -329,40 +331,40 @@ static void put_machine(ls_paper *p, const json_t *figures) {
     snprintf(text, sizeof text, "Machine: %s", ls_member_text(m, "name"));
     if (isfinite(threads)) {
         snprintf(one, sizeof one, "%.0f thread%s", threads, threads > 1 ? "s" : "");
-        join(text, sizeof text, "; ", one);
+        ls__figures_join(text, sizeof text, "; ", one);
         if (json_object_get(m, "processor") != NULL) {
             snprintf(one, sizeof one, "of %s", ls_member_text(m, "processor"));
-            join(text, sizeof text, " ", one);
+            ls__figures_join(text, sizeof text, " ", one);
         }
     }
     if (json_object_get(m, "instructions") != NULL)
-        join(text, sizeof text, "; ", ls_member_text(m, "instructions"));
+        ls__figures_join(text, sizeof text, "; ", ls_member_text(m, "instructions"));
     if (memory > 0) {
-        put_real(memory / (1 << 30), 1, number, sizeof number);
+        ls__figures_real(memory / (1 << 30), 1, number, sizeof number);
         snprintf(one, sizeof one, "%s GiB", number);
-        join(text, sizeof text, "; ", one);
+        ls__figures_join(text, sizeof text, "; ", one);
     }
     if (json_object_get(m, "system") != NULL)
-        join(text, sizeof text, "; ", ls_member_text(m, "system"));
+        ls__figures_join(text, sizeof text, "; ", ls_member_text(m, "system"));
     if (read > 0) {
-        put_real(1e-9 * read, 1, number, sizeof number);
+        ls__figures_real(1e-9 * read, 1, number, sizeof number);
         snprintf(one, sizeof one, "memory at %s GB/s", number);
-        join(text, sizeof text, "; ", one);
+        ls__figures_join(text, sizeof text, "; ", one);
     }
     for (size_t i = 0, said = 0; i < sizeof names / sizeof names[0]; i++) {
         const double flops = ls_member_real(m, names[i]);
         if (!(flops > 0)) continue;
-        put_real(1e-9 * flops, 1, number, sizeof number);
+        ls__figures_real(1e-9 * flops, 1, number, sizeof number);
         snprintf(one, sizeof one, "%s%s %s", said++ == 0 ? "matrix products in GFLOP/s: " : "",
                  names[i] + strlen("peak_"), number);
-        join(text, sizeof text, said > 1 ? ", " : "; ", one);
+        ls__figures_join(text, sizeof text, said > 1 ? ", " : "; ", one);
     }
     if (peak > 0) {
-        put_real(1e-9 * peak, 2, number, sizeof number);
+        ls__figures_real(1e-9 * peak, 2, number, sizeof number);
         snprintf(one, sizeof one, "most memory of the process %s GB", number);
-        join(text, sizeof text, "; ", one);
+        ls__figures_join(text, sizeof text, "; ", one);
     }
-    join(text, sizeof text, "", ".");
+    ls__figures_join(text, sizeof text, "", ".");
     ls_paper_prose(p, text);
     ls_paper_put(p, "\n\n");
 }
@@ -373,6 +375,6 @@ bool ls_figures_part(ls_paper *p, const json_t *figures, const char *part) {
     if (machine) put_machine(p, figures);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (part[0] == '\0' || strcmp(part, parts[i].part) == 0)
-            found |= put_table(p, json_object_get(figures, parts[i].part), parts[i].caption);
+            found |= parts[i].table(p, json_object_get(figures, parts[i].part), parts[i].caption);
     return found;
 }

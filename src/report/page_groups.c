@@ -170,10 +170,7 @@ static bool style_trained(ls_page *page) {
         for (size_t i = 0; i < json_array_size(members); i++) {
             const size_t arm = (size_t)json_integer_value(json_array_get(members, i));
             if (!ls_page_trains(arm_at(page, arm))) continue;
-            page->styles[arm] =
-                (ls_chart_style){.colour = family % LS_CHART_COLOURS,
-                                 .marker = (family + member) % LS_CHART_MARKERS,
-                                 .tone = (family / LS_CHART_COLOURS + member) % LS_CHART_TONES};
+            page->styles[arm] = ls_chart_style_of(family, member);
             member++;
         }
         family += member > 0;

@@ -1,0 +1,275 @@
+/* Figures by length: tables with a line for each kind, and their chart. Rows of one table are of one
+ * model and type, and of as many tokens. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/chart.h"
+#include "report/figures_print.h"
+
+enum { CELL_BYTES = LS_FIGURES_CELL_BYTES, ROWS_MAX = LS_FIGURES_ROWS_MAX, LINE_HEIGHT = 18 };
+
+double ls__figures_tokens(const json_t *row) {
+    return ls_member_real(row, "batch") * ls_member_real(row, "length");
+}
+
+double ls__figures_rate(const json_t *row) {
+    const double rate = ls_member_real(row, "tokens_per_second");
+    return isfinite(rate) ? rate : ls__figures_tokens(row) / ls_member_real(row, "seconds");
+}
+
+/* ---- which rows belong together ---- */
+
+static bool same_members(const json_t *a, const json_t *b, const char *const *keys) {
+    for (; *keys != NULL; keys++) {
+        const json_t *one = json_object_get(a, *keys), *other = json_object_get(b, *keys);
+        if (one != other && !json_equal(one, other)) return false;
+    }
+    return true;
+}
+
+static bool same_table(const json_t *a, const json_t *b) {
+    static const char *const keys[] = {"model", "dtype", "matmul", "recompute", NULL};
+    return same_members(a, b, keys) && ls__figures_tokens(a) == ls__figures_tokens(b);
+}
+
+static bool same_line(const json_t *a, const json_t *b) {
+    static const char *const keys[] = {"kind", "settings", NULL};
+    return same_table(a, b) && same_members(a, b, keys);
+}
+
+/* Whether no earlier row is the same in this way. */
+static bool is_first(const json_t *rows, size_t at,
+                     bool (*same)(const json_t *a, const json_t *b)) {
+    for (size_t i = 0; i < at; i++)
+        if (same(json_array_get(rows, i), json_array_get(rows, at))) return false;
+    return true;
+}
+
+/* The rows of a table: first, its lengths in rising order, and the row of a line at one of them. */
+typedef struct table {
+    const json_t *rows, *first;
+    double lengths[ROWS_MAX];
+    size_t count;
+} table;
+
+static void find_lengths(table *t) {
+    t->count = 0;
+    for (size_t i = 0; i < json_array_size(t->rows); i++) {
+        const json_t *row = json_array_get(t->rows, i);
+        const double length = ls_member_real(row, "length");
+        size_t at = 0;
+        if (!same_table(row, t->first) || !isfinite(length)) continue;
+        while (at < t->count && t->lengths[at] < length) at++;
+        if (at < t->count && t->lengths[at] == length) continue;
+        if (t->count == ROWS_MAX) return;
+        memmove(t->lengths + at + 1, t->lengths + at, (t->count++ - at) * sizeof *t->lengths);
+        t->lengths[at] = length;
+    }
+}
+
+/* NULL: it was not taken. */
+static const json_t *row_at(const table *t, const json_t *line, size_t length) {
+    for (size_t i = 0; i < json_array_size(t->rows); i++) {
+        const json_t *row = json_array_get(t->rows, i);
+        if (same_line(row, line) && ls_member_real(row, "length") == t->lengths[length]) return row;
+    }
+    return NULL;
+}
+
+/* ---- tables ---- */
+
+typedef enum { RATES, MEMORY } what_shown;
+
+static void put_figure(const json_t *row, what_shown what, char out[CELL_BYTES]) {
+    const double value =
+        what == RATES ? ls__figures_rate(row) : 1e-6 * ls_member_real(row, "bytes");
+    out[0] = '\0';
+    if (row != NULL && isfinite(value)) ls__figures_real(value, 1, out, CELL_BYTES);
+}
+
+/* How many times as long a token takes at the longest length as at the shortest. */
+static void put_growth(const table *t, const json_t *line, char out[CELL_BYTES]) {
+    const json_t *shortest = row_at(t, line, 0), *longest = row_at(t, line, t->count - 1);
+    out[0] = '\0';
+    if (shortest == NULL || longest == NULL) return;
+    ls__figures_real(ls__figures_rate(shortest) / ls__figures_rate(longest), 2, out, CELL_BYTES);
+}
+
+/* The largest of a line. */
+static void put_spread(const table *t, const json_t *line, char out[CELL_BYTES]) {
+    double most = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        const json_t *row = row_at(t, line, i);
+        if (row != NULL) most = fmax(most, ls_member_real(row, "spread"));
+    }
+    ls__figures_percent(most, out, CELL_BYTES);
+}
+
+/* "2 x 128, bytes, f32". */
+static void put_model(const json_t *row, char out[CELL_BYTES]) {
+    static const char *const keys[] = {"model", "dtype", "matmul"};
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *text = ls_member_text(row, keys[i]);
+        if (text[0] != '\0') ls__figures_join(out, CELL_BYTES, ", ", text);
+    }
+    if (json_is_true(json_object_get(row, "recompute")))
+        ls__figures_join(out, CELL_BYTES, ", ", "recompute");
+}
+
+static void say_caption(const table *t, what_shown what, const char *caption,
+                        char out[3 * CELL_BYTES]) {
+    char model[CELL_BYTES], tokens[64], low[64], high[64];
+    put_model(t->first, model);
+    ls__figures_count(ls__figures_tokens(t->first), tokens, sizeof tokens);
+    ls__figures_count(t->lengths[0], low, sizeof low);
+    ls__figures_count(t->lengths[t->count - 1], high, sizeof high);
+    int used = snprintf(
+        out, 3 * CELL_BYTES, "%s, %s, %s tokens a step: %s, by length.", caption, model, tokens,
+        what == RATES ? "tokens/s" : "memory in MB (arena, scratch, weights, gradients, moments)");
+    if (what == RATES && t->count > 1)
+        snprintf(out + used, 3 * CELL_BYTES - (size_t)used,
+                 " Behind them: how many times as long a token takes at %s as at %s, the largest "
+                 "spread of the line, and settings other than the defaults.",
+                 high, low);
+}
+
+static void put_table(ls_paper *p, const table *t, what_shown what, const char *caption) {
+    const char *heads[ROWS_MAX + 4] = {"mixer"};
+    char names[ROWS_MAX][24], text[3 * CELL_BYTES], cell[CELL_BYTES], growth[64];
+    const bool grows = what == RATES && t->count > 1;
+    size_t count = 1;
+    for (size_t i = 0; i < t->count; i++) {
+        ls__figures_count(t->lengths[i], names[i], sizeof names[i]);
+        heads[count++] = names[i];
+    }
+    snprintf(growth, sizeof growth, "%s/%s", names[t->count - 1], names[0]);
+    if (grows) heads[count++] = growth;
+    if (what == RATES) heads[count++] = "spread";
+    if (what == RATES) heads[count++] = "settings";
+    say_caption(t, what, caption, text);
+    ls_paper_open(p, text, heads, count);
+    for (size_t i = 0; i < json_array_size(t->rows); i++) {
+        const json_t *line = json_array_get(t->rows, i);
+        if (!same_table(line, t->first) || !is_first(t->rows, i, same_line)) continue;
+        ls_paper_cell(p, ls_member_text(line, "kind"));
+        for (size_t k = 0; k < t->count; k++) {
+            put_figure(row_at(t, line, k), what, cell);
+            ls_paper_cell(p, cell);
+        }
+        if (grows) put_growth(t, line, cell), ls_paper_cell(p, cell);
+        if (what == RATES) put_spread(t, line, cell), ls_paper_cell(p, cell);
+        if (what == RATES) ls_paper_cell(p, ls_member_text(line, "settings"));
+        ls_paper_end_row(p);
+    }
+    ls_paper_close(p);
+}
+
+bool ls__figures_by_length(ls_paper *p, const json_t *rows, const char *caption) {
+    table t = {.rows = rows};
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        t.first = json_array_get(rows, i);
+        if (!is_first(rows, i, same_table)) continue;
+        find_lengths(&t);
+        if (t.count == 0) continue;
+        found = true;
+        put_table(p, &t, RATES, caption);
+        if (json_object_get(t.first, "bytes") != NULL) put_table(p, &t, MEMORY, caption);
+    }
+    if (found) ls__figures_say_taken(p, rows);
+    return found;
+}
+
+/* ---- a chart ---- */
+
+/* Kinds that have the same words before the first comma are a family. */
+static bool same_family(const json_t *a, const json_t *b) {
+    const char *one = ls_member_text(a, "kind"), *other = ls_member_text(b, "kind");
+    const size_t length = strcspn(one, ",");
+    return strcspn(other, ",") == length && memcmp(one, other, length) == 0;
+}
+
+static ls_chart_style style_of(const table *t, size_t at) {
+    int family = 0, member = 0;
+    size_t own = at;
+    for (size_t i = 0; i < at; i++)
+        if (same_family(json_array_get(t->rows, i), json_array_get(t->rows, at)) && i < own)
+            own = i;
+    for (size_t i = 0; i < own; i++) family += is_first(t->rows, i, same_family);
+    for (size_t i = own; i < at; i++)
+        member += same_family(json_array_get(t->rows, i), json_array_get(t->rows, at)) &&
+                  is_first(t->rows, i, same_line);
+    return ls_chart_style_of(family, member);
+}
+
+/* Seconds of a million tokens. */
+static void fill_series(const table *t, size_t at, double *room, ls_chart_series *out) {
+    const json_t *line = json_array_get(t->rows, at);
+    *out = (ls_chart_series){.arm = ls_member_text(line, "kind"),
+                             .label = ls_member_text(line, "kind"),
+                             .style = style_of(t, at),
+                             .x = room,
+                             .y = room + t->count};
+    for (size_t i = 0; i < t->count; i++) {
+        const json_t *row = row_at(t, line, i);
+        if (row == NULL) continue;
+        out->x[out->count] = t->lengths[i];
+        out->y[out->count++] = 1e6 / ls__figures_rate(row);
+    }
+}
+
+static bool draw(ls_ctx *ctx, const table *t, char *title, size_t bytes, ls_text *out) {
+    const size_t all = json_array_size(t->rows);
+    char model[CELL_BYTES];
+    size_t count = 0;
+    ls_chart_series *series = ls_new(ctx, all, sizeof *series);
+    double *room = ls_new(ctx, 2 * all * t->count, sizeof *room);
+    const bool there = series != NULL && room != NULL;
+    for (size_t i = 0; there && i < all; i++) {
+        if (!is_first(t->rows, i, same_line)) continue;
+        fill_series(t, i, room + 2 * t->count * count, &series[count]);
+        count++;
+    }
+    put_model(t->first, model);
+    snprintf(title, bytes, "Time of training by length: %.200s", model);
+    const int needed = LINE_HEIGHT * (int)count;
+    const ls_chart chart = {.title = title,
+                            .x_label = "tokens of a text",
+                            .y_label = "seconds for a million tokens",
+                            .y_log = true,
+                            .markers = true,
+                            .ends = true,
+                            .height = LS_CHART_HEIGHT + (needed > 200 ? needed - 200 : 0),
+                            .series = series,
+                            .count = count};
+    const bool drawn = there && ls_chart_file(ctx, &chart, out);
+    out->failed |= !there;
+    ls_free(ctx, series);
+    ls_free(ctx, room);
+    return drawn;
+}
+
+bool ls_figures_chart(ls_ctx *ctx, const json_t *figures, const char *words, char *title,
+                      size_t bytes, ls_text *out) {
+    char part[64] = "";
+    int used = 0;
+    bool drawn = false, one = true;
+    if (sscanf(words, "%63s %n", part, &used) != 1) return false;
+    const json_t *rows = json_object_get(figures, part);
+    json_t *chosen = json_array();
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        json_t *row = json_array_get(rows, i);
+        if (ls__figures_has(row, words + used)) json_array_append(chosen, row);
+    }
+    table t = {.rows = chosen, .first = json_array_get(chosen, 0)};
+    for (size_t i = 0; i < json_array_size(chosen); i++)
+        one &= same_table(json_array_get(chosen, i), t.first);
+    if (t.first != NULL && one) {
+        find_lengths(&t);
+        drawn = t.count > 0 && draw(ctx, &t, title, bytes, out);
+    }
+    json_decref(chosen);
+    return drawn;
+}
