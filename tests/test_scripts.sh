@@ -20,4 +20,38 @@ printf '#!/bin/sh\necho CUDA\n' >none/longshot
 leaves 1 "no tests in" "$source/script/test-gpu" "$scratch/none"
 export LONG_RESULTS="$scratch/long"
 leaves 2 "usage:.*parts: tests" "$source/script/test-long" tests nothing
+# fuzzing counts the time that a target uses, not the time that passes; stand-ins for targets, in a tree of their own
+mkdir -p tree/script tree/build-fuzz/tests
+cp "$source/script/fuzz" tree/script
+target() { # NAME, with its lines in stdin
+    mkdir -p "tree/tests/fuzz/seeds/$1"
+    { echo '#!/bin/sh'; cat; } >"tree/build-fuzz/tests/$1"
+    chmod +x "tree/build-fuzz/tests/$1"
+}
+counted() { cat "$scratch/found/$1.seconds"; }
+below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
+export FUZZ_CORPORA="$scratch/found"
+for name in fuzz_idle fuzz_busy; do
+    target $name <<'END'
+for word; do case $word in -max_total_time=*) turn=${word#*=} ;; esac; done
+case $0 in
+*idle) sleep $turn ;;
+*) awk -v steps=$((turn * 10)) 'BEGIN { for (i = 0; i < 1000000 * steps; i++) sum += i }' ;; # some of the turn
+esac
+echo "Done 1 runs in $turn second(s)"
+END
+done
+target fuzz_broken <<'END'
+echo "SUMMARY: a finding"
+exit 77
+END
+leaves 0 "fuzz_idle: Done 1 runs in 2" tree/script/fuzz 2 fuzz_idle
+below "$(counted fuzz_idle)" 1 || fail "a target that slept is counted with $(counted fuzz_idle) s"
+leaves 75 "1 targets below 1 s" env FUZZ_GOAL=1 tree/script/fuzz 2 fuzz_idle
+leaves 0 "0 targets below 1 s" env FUZZ_GOAL=1 tree/script/fuzz 60 fuzz_busy # turns follow each other up to the goal
+below 0.99 "$(counted fuzz_busy)" || fail "a goal is reached with $(counted fuzz_busy) s"
+echo 900 >found/fuzz_broken.seconds
+leaves 1 "a finding" tree/script/fuzz 2 fuzz_broken
+[ "$(counted fuzz_broken)" = 0 ] || fail "the count goes on after a finding"
+leaves 2 "must be above 0" tree/script/fuzz 0
 [ $failures -eq 0 ]
