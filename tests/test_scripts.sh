@@ -28,7 +28,7 @@ target() { # NAME, with its lines in stdin
     { echo '#!/bin/sh'; cat; } >"tree/build-fuzz/tests/$1"
     chmod +x "tree/build-fuzz/tests/$1"
 }
-counted() { cat "$scratch/found/$1.seconds"; }
+counted() { cat "$FUZZ_CORPORA/$1.seconds"; }
 below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
 export FUZZ_CORPORA="$scratch/found"
 for name in fuzz_idle fuzz_busy; do
@@ -53,5 +53,48 @@ below 0.99 "$(counted fuzz_busy)" || fail "a goal is reached with $(counted fuzz
 echo 900 >found/fuzz_broken.seconds
 leaves 1 "a finding" tree/script/fuzz 2 fuzz_broken
 [ "$(counted fuzz_broken)" = 0 ] || fail "the count goes on after a finding"
-leaves 2 "must be above 0" tree/script/fuzz 0
+leaves 2 "usage:" tree/script/fuzz fuzz_busy
+# corpora that are kept: what was found goes from one folder to another with its count, without the seeds
+target fuzz_finder <<'END'
+for word; do
+    case $word in
+    -merge=1) merge=yes ;;
+    -*) ;;
+    *) first=${first:-$word} last=$word ;;
+    esac
+done
+store() { cp "$1" "$first/$(sha1sum <"$1" | cut -c1-40)"; }
+if [ -n "${merge:-}" ]; then
+    for file in "$last"/*; do store "$file"; done
+else
+    echo "$*" >"${0%/*}/finding" && store "${0%/*}/finding"
+    echo "Done with $(ls "$first" | wc -l) inputs"
+fi
+END
+echo seed >tree/tests/fuzz/seeds/fuzz_finder/small
+leaves 0 "with 1 inputs" tree/script/fuzz 1 fuzz_finder
+found=$(ls found/fuzz_finder)
+echo 1234.50 >found/fuzz_finder.seconds
+leaves 0 "fuzz_finder: 1 inputs" tree/script/fuzz keep fuzz_finder
+[ "$(tar -tzf tree/tests/fuzz/corpora/fuzz_finder.tar.gz)" = "./
+./$found" ] || fail "what is kept is not what was found: $(tar -tzf tree/tests/fuzz/corpora/fuzz_finder.tar.gz)"
+cp -r tree/tests/fuzz/corpora first
+sleep 1
+umask 077
+leaves 0 "1 inputs" tree/script/fuzz keep fuzz_finder
+diff -r first tree/tests/fuzz/corpora || fail "the same inputs are kept in other bytes"
+export FUZZ_CORPORA="$scratch/elsewhere"
+tree/script/fuzz unpack || fail "nothing is unpacked"
+[ "$(ls elsewhere/fuzz_finder)" = "$found" ] || fail "what is kept is not unpacked"
+leaves 0 "with 2 inputs" tree/script/fuzz 1 fuzz_finder
+below 1234.49 "$(counted fuzz_finder)" || fail "the count does not go on: $(counted fuzz_finder)"
+# the project's own
+for archive in "$source"/tests/fuzz/corpora/*.tar.gz; do
+    [ -e "$archive" ] || continue
+    name=$(basename "$archive" .tar.gz)
+    [ -e "$source/tests/fuzz/$name.c" ] || fail "$archive belongs to no target"
+    [ "$(grep -c "^$name [0-9.]*\$" "$source/tests/fuzz/corpora/seconds")" = 1 ] || fail "$name has no count"
+    mkdir "$name" && tar -xzf "$archive" -C "$name" && (cd "$name" && sha1sum -- * | awk '$1 != $2 { exit 1 }') ||
+        fail "$archive has files of other names than their contents'"
+done
 [ $failures -eq 0 ]
