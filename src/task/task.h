@@ -89,11 +89,11 @@ void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t
                     int64_t length, int32_t *inputs, int32_t *targets);
 /* The training sample that stands at a place of the endless sequence of them: a new one each time,
  * or with task.samples, and from files, one of so many, in another order each time round. */
-/* The same by the sample's number, and the numbers that there are; 0: no end. */
-int64_t ls_task_training_number(const ls_task *task, uint64_t seed, int64_t place);
-int64_t ls_task_training_samples(const ls_task *task);
 void ls_task_training_sample(const ls_task *task, uint64_t seed, int64_t place, int64_t length,
                              int32_t *inputs, int32_t *targets);
+/* Its number, and how many numbers there are; 0: no end. */
+int64_t ls_task_training_number(const ls_task *task, uint64_t seed, int64_t place);
+int64_t ls_task_training_samples(const ls_task *task);
 
 /* ---- in two parts ---- */
 
