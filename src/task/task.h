@@ -80,8 +80,9 @@ int64_t ls_task_targets(const ls_task *task, int64_t length);
 typedef enum { LS_TASK_TRAIN, LS_TASK_TEST } ls_task_set;
 /* Opens the files of a task that reads some, before its first sample is asked for. LS_EUSE where
  * task.path is not given, LS_EINPUT where the files are not as they should be or have nothing for
- * the set. */
-ls_status ls_task_open(ls_ctx *ctx, ls_task *task, ls_task_set set);
+ * the set. The path is that of `run`, the folder of a run whose settings it is of, or NULL
+ * (ls_path_find). */
+ls_status ls_task_open(ls_ctx *ctx, ls_task *task, ls_task_set set, const char *run);
 /* How many samples the files have for a set; 0: it has no end. */
 int64_t ls_task_stored(const ls_task *task, ls_task_set set);
 /* One sample: inputs[ls_task_inputs] and targets[ls_task_targets], -1 where nothing is scored. */
