@@ -74,6 +74,17 @@ def make_arm(draw, name, label, parent, make_row, protocols):
             spread(draw, row, key, math.exp(draw.uniform(-7, -1)))
         for key in ("M_head", "M_layer"):
             spread(draw, row, key, draw.uniform(0.3, 0.7))
+        own = random.Random("%s %d" % (name, length))
+        for key in ("O_head", "O_layer"):
+            spread(own, row, key, own.uniform(0.05, 0.5))
+        row["by_layer"] = dict(layer=[1, 2, 3])
+        for key, most in (("R", 0.5), ("R_sd", 0.1), ("O", 0.5), ("O_sd", 0.1)):
+            row["by_layer"][key] = [own.uniform(0.1 * most, most) for _ in range(3)]
+        distance = [d for d in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89) if d < length]
+        row["scores"] = dict(distance=distance, score=[0.0] + [own.uniform(-4, 1) for _ in distance[1:]],
+                             score_sd=[0.0] + [own.uniform(0.1, 0.3) for _ in distance[1:]])
+        if name != "alibi":  # which does not rotate
+            row["scores"]["expected"] = [1.0] + [own.uniform(-0.2, 1) for _ in distance[1:]]
         resolution.append(row)
     steps = sorted(draw.sample(range(1, 1000), 30))
     curve = dict(step=steps, loss=[draw.uniform(2, 5) for _ in steps])
@@ -414,6 +425,17 @@ def column(rows, protocol, key, scale=1, spread=True):
             for r in rows if protocol is None or r["protocol"] == protocol]
 
 
+def columns(arm, part, x, key, scale=1):
+    """Columns of the resolution at the largest length, with the interval over seeds where there are deviations."""
+    found = [r for r in arm["resolution"] if r["length"] == LENGTHS[-1]]
+    of = found[0][part] if found else {}
+    rows = []
+    for i, (at, value) in enumerate(zip(of.get(x, []), of.get(key, []))):
+        half = scale * T * of[key + "_sd"][i] / math.sqrt(SEEDS) if key + "_sd" in of else None
+        rows.append((at, scale * value) + ((None, None) if half is None else (scale * value - half, scale * value + half)))
+    return [r for r in rows if x != "distance" or r[0] > 0]  # a logarithmic axis has no 0
+
+
 def check_scale(what, figures, hidden):
     """Small multiples have the same labels on their axes; the axes fit the lines that are shown: bands do not widen them."""
     seen = {tuple(t["text"] for t in f["ticks"] if t["line"][3] == 0) for f in figures if any(not s["hidden"] for s in f["series"])}
@@ -526,7 +548,7 @@ def check_readings(drawn, arms):
                            if r["length"] == reading["x"] and figure["heading"].endswith(": " + r["protocol"]))
                 shows("bits per byte at the pointer", rest[1], row["bits_per_byte"])
                 assert reading["unit"].endswith("bits per byte"), reading["unit"]
-        if not figure["caption"].startswith(("Loss by", "Training")):
+        if not figure["caption"].startswith(("Loss by", "Training", "Scores", "Expected")):
             shown = [s["arm"] for s in figure["series"] if any(" at %.7g: " % reading["x"] in t["title"] for t in s["points"])]
             assert sorted(shown) == sorted(r[0] for r in reading["rows"]), (shown, reading)
 
@@ -582,8 +604,16 @@ def check_figures(drawn, results, timing, hidden=()):
             lines = {a["name"]: joined(next((x for x in a["positions"] if x["protocol"] == p), dict(first=[], end=[], loss=[])))
                      for a in group}
             take_lines("Loss by position: " + p, "Loss by position, " + rest, lines, False, labels, markers=False)
-        for caption, key, scale, log in (("Resolution, ", "R_head", 100, True), ("Monotonicity M, ", "M_head", 1, False)):
+        for caption, key, scale, log in (("Resolution, ", "R_head", 100, True), ("Monotonicity M, ", "M_head", 1, False),
+                                         ("Oscillation O, ", "O_layer", 1, False)):
             take_lines("Attention resolution", caption + rest, of(key, scale, "resolution", None), log, labels)
+        take_lines("Attention resolution", "Resolution by layer in windows of 128, " + rest,
+                   {a["name"]: columns(a, "by_layer", "layer", "R", 100) for a in group}, False, labels, x_log=False, trained=None)
+        for caption, key in (("Scores in windows of 128, ", "score"), ("Expected scores, ", "expected")):
+            lines = {a["name"]: columns(a, "scores", "distance", key) for a in group}
+            figure = take("Scores by distance", caption + rest)  # with axes of its own
+            check_lines(figure, lines, False, labels, markers=False, trained=trained, own=own)
+            check_scale(caption, [figure], hidden)
         for caption, key, scale in (("Throughput", "tokens_per_second", 1), ("Memory", "bytes", 1e-6)):
             names = [a["name"] for a in group]
             lines = {t["name"]: column(t["results"], protocols[0], key, scale, spread=False) for t in timing["arms"] if t["name"] in names}
@@ -634,11 +664,11 @@ def check_tables(drawn, results, timing):
                         check_cell(what, cell, values[name])
                 elif title.startswith("100 R"):
                     found = [r for r in arm["resolution"] if r["length"] == int(name)]
-                    r = found[0] if found else dict.fromkeys(("R_head", "R_layer", "M_head"))
+                    r = found[0] if found else dict.fromkeys(("R_head", "R_layer", "M_head", "O_layer"))
                     if found:
                         same(what, float(cell["value"]), r["R_head"], 1e-8)
                         cell = dict(cell, value=str(100 * r["R_head"]))
-                        check_cell(what, cell, 100 * r["R_head"], None, (100 * r["R_layer"], r["M_head"]))
+                        check_cell(what, cell, 100 * r["R_head"], None, (100 * r["R_layer"], r["M_head"], r["O_layer"]))
                     else:
                         check_cell(what, cell, None)
                 else:
@@ -683,7 +713,8 @@ def check_paper(study, results):
     """Tables of LaTeX and Markdown: every cell against the results, the best of a column bold."""
     measures = {"Perplexity": ("ppl", 1), "Loss in nats per token": ("loss", 1), "Bits per byte": ("bits_per_byte", 1),
                 "Excess over the flat tail in nats per token": ("excess", 1), "Right answers in percent": ("accuracy", 100),
-                "Samples with no wrong answer in percent": ("exact", 100), "100 R, the attention resolution by head": ("R_head", 100)}
+                "Samples with no wrong answer in percent": ("exact", 100), "100 R, the attention resolution by head": ("R_head", 100),
+                "O, the oscillation of scores by layer": ("O_layer", 1)}
     for ending, title, row in (("tex", r"\\caption\{(.*?)(?: \((.*)\))?, by tokens", r"(.*\S) \\\\"), ("md", r"([A-Z1].*?)(?: \((.*)\))?, by tokens", r"\| (.*) \|")):
         tables, lengths = {}, None
         for line in open(study + "." + ending):
@@ -719,7 +750,7 @@ def check_paper(study, results):
                 assert not values or bold == [(max if scale == 100 else min)(values)], (name, length, bold)
         assert ending == "md" or open(study + ".tex").read().isascii(), "signs that a LaTeX document may not know"
         protocols = {r["protocol"] for r in results["arms"][0]["results"]}
-        assert len(tables) == len(protocols) * (2 if "accuracy" in results["arms"][0]["results"][0] else 4) + 1, list(tables)
+        assert len(tables) == len(protocols) * (2 if "accuracy" in results["arms"][0]["results"][0] else 4) + 2, list(tables)
 
 
 def compare(study, dom):

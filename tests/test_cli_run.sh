@@ -191,6 +191,13 @@ for subject in mixers positions extensions presets tasks operations runs/a \
     "$program" inspect $subject --json | is_json
     "$program" inspect $subject >/dev/null
 done
+"$program" inspect xpos --json | python3 -c '
+import json, sys
+row = json.load(sys.stdin)[0]["expected"]
+assert row["width"] == 64 and row["distance"][:4] == [0, 1, 2, 4] and row["score"][0] == 1, row
+assert abs(32 * row["score"][row["distance"].index(256)] - 10.358944) < 1e-6, row' || fail "inspect xpos"
+"$program" inspect xpos | grep -q "^ *16  0.600846$" || fail "inspect xpos has no expected scores"
+"$program" inspect alibi | grep -q "expected score" && fail "ALiBi does not rotate"
 "$program" data data.corpus=corpus --json | is_json
 "$program" data tokenizer data.corpus=corpus data.vocabulary=300 out=tok >/dev/null
 [ -e tok/merges.txt ] || fail "no tokenizer"

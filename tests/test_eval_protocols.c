@@ -371,7 +371,17 @@ static void results_are_json(void **state) {
     assert_int_equal(json_array_size(json_object_get(positions, "loss")), 32);
     json_t *resolution = json_object_get(json, "resolution");
     assert_int_equal(json_array_size(resolution), 2);
-    assert_int_equal(json_array_size(json_object_get(json_array_get(resolution, 0), "by_head")), 2);
+    json_t *first = json_array_get(resolution, 0), *scores = json_object_get(first, "scores");
+    assert_int_equal(json_array_size(json_object_get(first, "by_head")), 2);
+    assert_int_equal(json_array_size(json_object_get(first, "O_by_layer")), 2);
+    assert_true(json_is_real(json_object_get(first, "O_layer")));
+    const size_t points = json_array_size(json_object_get(scores, "distance"));
+    assert_true(points > 2 && points <= 8);
+    assert_int_equal(json_array_size(json_object_get(scores, "score")), points);
+    json_t *by_layer = json_object_get(scores, "by_layer");
+    assert_int_equal(json_array_size(by_layer), 2);
+    assert_int_equal(json_array_size(json_array_get(by_layer, 1)), points);
+    assert_null(json_object_get(scores, "expected")); /* sinusoids do not rotate */
     json_decref(json);
     ls_eval_results_print(&w->ctx, &results, &text);
     assert_non_null(strstr(text.bytes, "excess"));

@@ -642,6 +642,31 @@ static void test_padding(void **state) {
     }
 }
 
+/* What is far below has an exponential of 0, however far: of features what is added stays. */
+static void test_far_exponents(void **state) {
+    (void)state;
+    static const features_case far = {3, 2, 16, 32, LS_FEATURES_EXP, LS_STABLE_NONE, false};
+    const subject what = {"far exponents", features, &far};
+    const float sizes[] = {1e3f, 1e6f, 1e9f, 1e12f, 1e15f, 4e18f};
+    ls_ctx ctx = ls_ctx_default();
+    ls_program_options options = plain;
+    options.type = LS_F32;
+    for (int k = 0; test_isa(k) != NULL; k++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            ctx.isa = test_isa(k);
+            bench b = bench_new(&ctx, &what, options);
+            const ls_tensor *x = ls_program_find(b.program, "x");
+            const ls_tensor *y = ls_program_find(b.program, "y");
+            for (int64_t e = 0; e < ls_count(x); e++) put(x, e, (double)sizes[i]);
+            expect(&ctx, ls_program_run(b.program, NULL, 1, 1));
+            for (int64_t e = 0; e < ls_count(y); e++)
+                if (!(fabs(get(y, e) - 0.01 / sqrt((double)far.M)) < 1e-8))
+                    fail_msg("%s, elements of %g: a feature of %g", test_isa(k), (double)sizes[i],
+                             get(y, e));
+            bench_free(&b);
+        }
+}
+
 /* ---- the planner and the run ---- */
 
 static void test_no_allocation_and_reuse(void **state) {
@@ -684,11 +709,9 @@ static void test_memory_is_reused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_fast_types),
-        cmocka_unit_test(test_no_allocation_and_reuse),
-        cmocka_unit_test(test_memory_is_reused),
-        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_gradients),        cmocka_unit_test(test_fast_types),
+        cmocka_unit_test(test_far_exponents),    cmocka_unit_test(test_no_allocation_and_reuse),
+        cmocka_unit_test(test_memory_is_reused), cmocka_unit_test(test_padding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

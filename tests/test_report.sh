@@ -114,6 +114,11 @@ for path, values in ((arm + ("parameters",), (1e300, -1, "many", 2.0**60)), (arm
                      (row + ("accuracy",), (1e300, -0.5, 2, {})), (row + ("accuracy_max",), (1e300,)), (row + ("exact",), (1e300,)),
                      (row + ("length",), (1e300, -1, "8")), (row + ("n",), (1e300, -1)), (row + ("ppl",), (-1, "x")),
                      (arm + ("results",), ({}, 5, [5], [None])), (arm + ("resolution",), ({}, [1])),
+                     (arm + ("resolution", 0, "O_layer"), (1e300, -1, "x")),
+                     (arm + ("resolution", 0, "scores"), (7, [], {"score": [1]}, {"distance": [-1], "score": [1]}, {"distance": [1, 2], "score": [1]},
+                                                          {"distance": [1], "score": ["x"]}, {"distance": [1], "score": [1], "expected": [1, 2]},
+                                                          {"distance": [1], "score": [1], "score_sd": {}})),
+                     (arm + ("resolution", 0, "by_layer"), (7, {"layer": [1], "R": [[]]}, {"layer": [1], "R": [1], "O": [1, 1]})),
                      (arm + ("positions",), ([[]], [{"loss": [1], "first": [0]}], [{"loss": [1], "first": ["a"], "end": [1]}])),
                      (("arms",), ({}, None, [5], [[]])), (arm + ("name",), ("", "alibi", None))):
     for value in values: refused((path, value), changed(path, value))
@@ -123,6 +128,10 @@ for value in (1e300, -1, "x"):
     new["arms"][0]["training"]["peak_bytes"] = value
     refused(("peak_bytes", value), good, new)
 refused("timing", good, [])
+# what older files have not, and what is not known
+for value in (None, {}, {"distance": [], "score": []}, {"distance": [0, 1], "score": [0, None], "score_sd": [None, None]}):
+    code, said = run(("scores", value), changed(arm + ("resolution", 0, "scores"), value), 60)
+    assert code == 0, (value, said)
 # numbers that can be, however large, and more of everything than there is room for
 for path, value in ((row + ("ppl",), 1.7e308), (row + ("ppl_max",), 1.7e308), (row + ("excess",), -1.7e308), (row + ("loss",), 1e308)):
     code, said = run(path, changed(path, value), 60)

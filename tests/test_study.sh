@@ -80,6 +80,17 @@ for name, a in arms.items():
         own = json.load(open(f"whole/arms/{name}/seed-{r['seeds'][0]['seed']}/result.json"))["said"]["results"]
         assert any(o["loss"] == losses[0] and o["length"] == r["length"] for o in own)
     assert [r["length"] for r in a["resolution"]] == [8, 16, 64]
+    for r in a["resolution"]:
+        own = [next(o for o in json.load(open(f"whole/arms/{name}/seed-{s['seed']}/result.json"))["said"]["resolution"]
+                    if o["length"] == r["length"]) for s in a["results"][0]["seeds"]]
+        mean = lambda lists: [sum(v) / len(v) for v in zip(*lists)]
+        same = lambda got, want: len(got) == len(want) and all(math.isclose(g, w, rel_tol=1e-9, abs_tol=1e-12) for g, w in zip(got, want))
+        assert same(r["by_layer"]["R"], mean(o["by_layer"] for o in own)) and same(r["by_layer"]["O"], mean(o["O_by_layer"] for o in own))
+        assert r["by_layer"]["layer"] == list(range(1, len(own[0]["by_layer"]) + 1))
+        assert r["scores"]["distance"] == own[0]["scores"]["distance"] and r["scores"]["distance"][0] == 0
+        assert same(r["scores"]["score"], mean(o["scores"]["score"] for o in own)) and r["scores"]["score"][0] == 0
+        assert ("expected" in r["scores"]) == (name != "alibi") and all((v is None) == (len(own) == 1) for v in r["scores"]["score_sd"])
+        assert 0 <= r["O_layer"] <= 1 and math.isclose(r["O_layer"], sum(o["O_layer"] for o in own) / len(own), rel_tol=1e-9)
     assert [p["length"] for p in a["positions"]] == [64, 64]
 assert arms["rope-bca"]["from"] == "rope" and arms["rope"]["from"] is None
 at = lambda n: [r["loss"] for r in arms[n]["results"] if r["length"] == 64]

@@ -82,6 +82,28 @@ static json_t *positions(void) {
     return list;
 }
 
+/* The score that is expected at a distance under a method's defaults; NULL: it does not rotate. */
+static json_t *expected_json(const ls_ctx *ctx, const char *name) {
+    enum { WIDTH = 64, DOUBLINGS = 14 };
+    double distance[DOUBLINGS + 1] = {0}, expected[DOUBLINGS + 1];
+    ls_ctx quiet = *ctx; /* most methods have none, and that is no error */
+    ls_position position;
+    for (int i = 0; i < DOUBLINGS; i++) distance[i + 1] = (double)(1 << i);
+    if (ls_position_choose(&quiet, name, &position) != LS_OK) return NULL;
+    json_t *json = NULL;
+    if (ls_position_expected(&quiet, &position, WIDTH, distance, DOUBLINGS + 1, expected) ==
+        LS_OK) {
+        json_t *at = json_array(), *score = json_array();
+        for (int i = 0; i <= DOUBLINGS; i++) {
+            json_array_append_new(at, json_integer((json_int_t)distance[i]));
+            json_array_append_new(score, json_real(expected[i]));
+        }
+        json = json_pack("{s:i, s:o, s:o}", "width", WIDTH, "distance", at, "score", score);
+    }
+    ls_position_clear(&quiet, &position);
+    return json;
+}
+
 static json_t *extensions(void) {
     json_t *list = json_array();
     for (size_t i = 0; i < ls_extension_count; i++) {
@@ -172,7 +194,7 @@ json_t *ls_catalogue(const char *subject) {
     return NULL;
 }
 
-json_t *ls_catalogue_named(const char *name) {
+json_t *ls_catalogue_named(const ls_ctx *ctx, const char *name) {
     json_t *found = json_array();
     for (size_t s = 0; s < SUBJECTS; s++) {
         json_t *list = list_subject(s);
@@ -182,6 +204,8 @@ json_t *ls_catalogue_named(const char *name) {
             if (own == NULL || strcmp(own, name) != 0) continue;
             if (strcmp(subjects[s].kind, "suite") == 0) /* the list leaves out what all have */
                 json_object_set_new(row, "options", options_json(&ls_suite_options));
+            json_t *expected = subjects[s].list == positions ? expected_json(ctx, name) : NULL;
+            if (expected != NULL) json_object_set_new(row, "expected", expected);
             json_object_set_new(row, "kind", json_string(subjects[s].kind));
             json_array_append(found, row);
         }
@@ -240,6 +264,19 @@ static void print_option(ls_ctx *ctx, const char *section, const json_t *option,
     ls_text_printf(ctx, out, "\n");
 }
 
+/* A line for each distance. */
+static void print_expected(ls_ctx *ctx, const json_t *expected, ls_text *out) {
+    const json_t *distance = json_object_get(expected, "distance");
+    ls_text_printf(ctx, out,
+                   "    expected score by distance: query and key the same random vector of %lld "
+                   "elements, over that at 0\n",
+                   (long long)json_integer_value(json_object_get(expected, "width")));
+    for (size_t i = 0; i < json_array_size(distance); i++)
+        ls_text_printf(ctx, out, "    %8lld %9.6f\n",
+                       (long long)json_integer_value(json_array_get(distance, i)),
+                       json_real_value(json_array_get(json_object_get(expected, "score"), i)));
+}
+
 static void print_entry(ls_ctx *ctx, const json_t *row, ls_text *out) {
     const char *summary = json_string_value(json_object_get(row, "summary"));
     const char *paper = json_string_value(json_object_get(row, "paper"));
@@ -266,6 +303,8 @@ static void print_entry(ls_ctx *ctx, const json_t *row, ls_text *out) {
     const char *section = json_string_value(json_object_get(row, "section"));
     for (size_t i = 0; i < json_array_size(options); i++)
         print_option(ctx, section == NULL ? "" : section, json_array_get(options, i), out);
+    const json_t *expected = json_object_get(row, "expected");
+    if (expected != NULL) print_expected(ctx, expected, out);
 }
 
 void ls_catalogue_print(ls_ctx *ctx, const json_t *list, ls_text *out) {

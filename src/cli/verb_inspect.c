@@ -79,7 +79,7 @@ static ls_status run(ls_cli *cli) {
                        ".safetensors or a .gguf file");
     const char *subject = cli->words[0];
     json_t *json = ls_catalogue(subject);
-    if (json == NULL) json = ls_catalogue_named(subject);
+    if (json == NULL) json = ls_catalogue_named(ctx, subject);
     if (json != NULL) return print_json(cli, json, ls_catalogue_print);
     if (!ls_path_exists(subject)) return fail_unknown(ctx, subject);
     const bool study = ls_study_is_at(subject);
@@ -95,11 +95,13 @@ const ls_verb ls_verb_inspect = {
     .place = 11,
     .summary = "List what there is to choose from, or tell what a run, study, corpus or file holds",
     .usage = "mixers|positions|extensions|presets|tasks|suites|operations|NAME|PATH [--json]",
-    .about = "With the name of a mixer, a suite or another entry: its keys with what they may be.\n"
-             "With a run folder: its settings, its checkpoints and whether each is intact. With a\n"
-             "public checkpoint (a folder with config.json, a .gguf file): what it means in our\n"
-             "settings. With a study file or folder: its arms. With a folder of texts, or a .txt,\n"
-             ".md or .jsonl file: documents and tokens. With another file: its tensors with types\n"
-             "and shapes.\n",
+    .about =
+        "With the name of a mixer, a suite or another entry: its keys with what they may be. Of\n"
+        "a position method that rotates also the score that is expected at each distance.\n"
+        "With a run folder: its settings, its checkpoints and whether each is intact. With a\n"
+        "public checkpoint (a folder with config.json, a .gguf file): what it means in our\n"
+        "settings. With a study file or folder: its arms. With a folder of texts, or a .txt,\n"
+        ".md or .jsonl file: documents and tokens. With another file: its tensors with types\n"
+        "and shapes.\n",
     .run = run,
 };

@@ -47,20 +47,43 @@ static json_t *row_json(const ls_eval_row *row) {
     return json;
 }
 
+static json_t *numbers(const double *values, int64_t count) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < count; i++) json_array_append_new(list, number(values[i]));
+    return list;
+}
+
+/* Columns: scores less that at the first distance. */
+static json_t *scores_json(const ls_resolution *r) {
+    json_t *distance = json_array(), *by_layer = json_array();
+    for (int64_t i = 0; i < r->points; i++)
+        json_array_append_new(distance, json_integer(r->distance[i]));
+    for (int64_t layer = 0; layer < r->layers; layer++)
+        json_array_append_new(by_layer, numbers(r->layer_score + layer * r->points, r->points));
+    json_t *scores = json_pack("{s:o, s:o, s:o}", "distance", distance, "score",
+                               numbers(r->score, r->points), "by_layer", by_layer);
+    if (isfinite(r->O_expected))
+        json_object_set_new(scores, "expected", numbers(r->expected, r->points));
+    return scores;
+}
+
 static json_t *resolution_json(const ls_resolution *r) {
-    json_t *by_layer = json_array(), *by_head = json_array();
+    json_t *by_layer = json_array(), *by_head = json_array(), *O_by_layer = json_array();
     for (int64_t layer = 0; layer < r->layers; layer++) {
         json_t *heads = json_array();
         for (int64_t h = 0; h < r->heads; h++)
             json_array_append_new(heads, number(r->head[layer * r->heads + h].R));
         json_array_append_new(by_head, heads);
         json_array_append_new(by_layer, number(r->layer[layer].R));
+        json_array_append_new(O_by_layer, number(r->layer[layer].O));
     }
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:f, s:o, s:o}", "length",
-                     (json_int_t)r->length, "R_head", number(r->R_head), "R_layer",
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f, s:o, s:o, s:o, s:o}",
+                     "length", (json_int_t)r->length, "R_head", number(r->R_head), "R_layer",
                      number(r->R_layer), "M_head", number(r->M_head), "M_layer", number(r->M_layer),
-                     "tokens", (json_int_t)r->tokens, "distances", (json_int_t)r->distances,
-                     "seconds", r->seconds, "by_layer", by_layer, "by_head", by_head);
+                     "O_head", number(r->O_head), "O_layer", number(r->O_layer), "O_expected",
+                     number(r->O_expected), "tokens", (json_int_t)r->tokens, "distances",
+                     (json_int_t)r->distances, "seconds", r->seconds, "by_layer", by_layer,
+                     "O_by_layer", O_by_layer, "by_head", by_head, "scores", scores_json(r));
 }
 
 json_t *ls_eval_results_json(const ls_eval_results *results) {
@@ -123,13 +146,14 @@ void ls_eval_results_print(ls_ctx *ctx, const ls_eval_results *results, ls_text 
                    "past them\n",
                    results->trained_length);
     if (results->resolution_count == 0) return;
-    ls_text_printf(ctx, out, "\n%8s %12s %12s %10s %10s %10s\n", "length", "100 R head",
-                   "100 R layer", "M head", "M layer", "distances");
+    ls_text_printf(ctx, out, "\n%8s %12s %12s %10s %10s %10s %10s %10s\n", "length", "100 R head",
+                   "100 R layer", "M head", "M layer", "O head", "O layer", "distances");
     for (size_t i = 0; i < results->resolution_count; i++) {
         const ls_resolution *r = &results->resolutions[i];
-        ls_text_printf(ctx, out, "%8" PRId64 " %12.6f %12.6f %10.4f %10.4f %10" PRId64 "\n",
+        ls_text_printf(ctx, out,
+                       "%8" PRId64 " %12.6f %12.6f %10.4f %10.4f %10.4f %10.4f %10" PRId64 "\n",
                        r->length, 100 * r->R_head, 100 * r->R_layer, r->M_head, r->M_layer,
-                       r->distances);
+                       r->O_head, r->O_layer, r->distances);
     }
 }
 

@@ -132,6 +132,28 @@ ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t wid
     return type->check(ctx, position->options, width, heads);
 }
 
+/* The method fills in its attend while a program is recorded: one is begun for it. */
+ls_status ls_position_expected(ls_ctx *ctx, const ls_position *position, int64_t width,
+                               const double *distance, size_t count, double *expected) {
+    const ls_program_options options = {.type = LS_F64, .batch = 1, .length = 1};
+    ls_attend attend = ls_attend_start(width, 1, 1, width, width, true);
+    ls_parameters *store;
+    ls_program *p = NULL;
+    if (!(position->type->traits & LS_POSITION_ROTARY))
+        return LS_FAIL(ctx, LS_EUSE, "position method %s does not rotate", position->type->name);
+    LS_TRY(ls_parameters_new(ctx, LS_F64, &store));
+    ls_status status = ls_program_new(ctx, &options, store, &p);
+    if (status == LS_OK) {
+        position->type->attend(p, position->options, &attend);
+        if (ls_failed(p)) status = ctx->error.code;
+    }
+    for (size_t i = 0; i < count && status == LS_OK; i++)
+        expected[i] = ls_rotary_expected(&attend.rotary, width, distance[i]);
+    ls_program_free(p);
+    ls_parameters_free(store);
+    return status;
+}
+
 ls_tensor *ls_shared_param(ls_program *p, const char *name, int rank, const int64_t *dim,
                            ls_init init) {
     char full[128];
@@ -389,7 +411,32 @@ static void refer_to_start(ls_attend *attend, bool streaming) {
     attend->rotary.xpos.block = attend->planned_length;
 }
 
-/* Keeps the scores by distance under the scoped name "scores". */
+/* Whether rotated scores follow the true distance by a table that is known before the run. */
+static bool has_expectation(const ls_attend *attend) {
+    if (!attend->rotates || attend->rotary.dynamic != NULL || attend->rotary.learned != NULL ||
+        attend->growth.length > 0)
+        return false;
+    for (int i = 0; i < attend->sets; i++)
+        if (attend->set[i].query_at.kind != LS_MAP_IDENTITY ||
+            attend->set[i].key_at.kind != LS_MAP_IDENTITY)
+            return false;
+    return true;
+}
+
+/* Keeps ls_rotary_expected at the distances of "scores" under the scoped name "expected". */
+static void keep_expected(ls_program *p, const ls_attend *attend, int64_t distances) {
+    double *expected = ls_new(ls_program_ctx(p), (size_t)distances, sizeof *expected);
+    if (expected == NULL) {
+        ls_refuse(p, LS_ENOMEM, "no memory for the expectation of scores");
+        return;
+    }
+    for (int64_t n = 0; n < distances; n++)
+        expected[n] = ls_rotary_expected(&attend->rotary, attend->key_width, (double)n);
+    ls_keep(p, "expected", ls_constant(p, LS_F64, LS_DIMS(distances), expected));
+    ls_free(ls_program_ctx(p), expected);
+}
+
+/* Keeps the scores by distance under the scoped name "scores", and what a rotation lets expect. */
 static void profile(ls_program *p, const ls_attend *attend, const ls_key_set *set,
                     ls_attention_options options) {
     int64_t reach = 1;
@@ -400,6 +447,7 @@ static void profile(ls_program *p, const ls_attend *attend, const ls_key_set *se
     }
     reach = ls_min(reach, attend->planned_length);
     ls_keep(p, "scores", ls_score_profile(p, attend->sets, set, options, reach));
+    if (has_expectation(attend)) keep_expected(p, attend, reach);
 }
 
 ls_tensor *ls_attention_seen(ls_program *p, int sets, const ls_key_set *set,

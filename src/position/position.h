@@ -170,6 +170,11 @@ bool ls_extension_measures(const ls_ctx *ctx, const ls_position *position, int i
 ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t width, int64_t heads,
                            bool causal);
 
+/* ls_rotary_expected of a method that rotates heads of `width` elements, at some distances; LS_EUSE
+ * for others. Extensions are left out. */
+ls_status ls_position_expected(ls_ctx *ctx, const ls_position *position, int64_t width,
+                               const double *distance, size_t count, double *expected);
+
 /* T5's bias by distance: a parameter [buckets, heads], the layer's own or one that all layers share
  * under this name, spread to a table wide [heads, R] whose column *zero is distance 0. NULL where
  * the sizes do not fit. */

@@ -1,6 +1,7 @@
 /* Charts of a study as files of their own, by name. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/page_series.h"
@@ -43,7 +44,36 @@ static const picture pictures[] = {
      "right, percent",
      {.y = "score", .low = "low", .high = "high", .scale = 100},
      false,
-     100}};
+     100},
+    {"scores",
+     "Scores by distance, by tokens of a window",
+     "nats above distance 0",
+     {.object = "scores", .x = "distance", .y = "score", .scale = 1},
+     false,
+     0},
+    {"expected",
+     "Expected scores by distance, by tokens of a window",
+     "over that at distance 0",
+     {.object = "scores", .x = "distance", .y = "expected", .scale = 1},
+     false,
+     0}};
+
+/* The line of one arm: of a suite, of columns of the resolution at a length, or of its results. */
+static ls_chart_series series_of(const ls_page *page, const picture *what, const char *of,
+                                 size_t index) {
+    const json_t *arm = json_array_get(page->arms, index), *asked = ls_page_suite(arm, of);
+    ls_column from = what->from;
+    if (from.object != NULL)
+        return ls_series_of_columns(page, index,
+                                    ls_page_row(arm, "resolution", "", strtod(of, NULL)), &from);
+    const bool suite = strcmp(what->measure, "suite") == 0;
+    from.rows = suite ? json_object_get(asked, "curve") : json_object_get(arm, "results");
+    if (suite)
+        from.x = ls_member_text(asked, "x");
+    else
+        from.protocol = of;
+    return ls_series_of_rows(page, index, &from);
+}
 
 /* A list of names, separated by spaces, has this one; an empty list has all. */
 static bool chosen(const char *names, const char *name) {
@@ -59,30 +89,22 @@ static bool draw(ls_page *page, const picture *what, const char *of, const char 
                  ls_text *out) {
     char title[LS_PAGE_TITLE_BYTES], mark[64];
     ls_chart_series *series = ls_new(page->ctx, page->count + 1, sizeof *series);
-    const bool suite = strcmp(what->measure, "suite") == 0;
     size_t count = 0;
     if (series == NULL) out->failed = true;
     for (size_t a = 0; series != NULL && a < page->count; a++) {
-        const json_t *arm = json_array_get(page->arms, a), *asked = ls_page_suite(arm, of);
-        ls_column from = what->from;
-        if (!chosen(arms, ls_member_text(arm, "name"))) continue;
-        from.rows = suite ? json_object_get(asked, "curve") : json_object_get(arm, "results");
-        if (suite)
-            from.x = ls_member_text(asked, "x");
-        else
-            from.protocol = of;
-        series[count] = ls_series_of_rows(page, a, &from);
+        if (!chosen(arms, ls_member_text(json_array_get(page->arms, a), "name"))) continue;
+        series[count] = series_of(page, what, of, a);
         count += series[count].x != NULL;
     }
     snprintf(title, sizeof title, "%s: %.100s", what->title, of);
     snprintf(mark, sizeof mark, "trained at %.0f", page->trained_length);
     const ls_chart chart = {
         .title = title,
-        .x_label = "tokens of a window",
+        .x_label = what->from.object == NULL ? "tokens of a window" : what->from.x,
         .y_label = what->y_label,
         .y_log = what->y_log,
         .y_high = what->y_high,
-        .markers = true,
+        .markers = what->from.object == NULL,
         .ends = true,
         .mark_x = page->trained_length == page->trained_most ? page->trained_length : 0,
         .mark_text = mark,

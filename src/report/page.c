@@ -144,6 +144,10 @@ static void put_definitions(ls_page *page, const ls_page_protocols *list) {
          "(p(k) - p(k+1)). By head: of every head's own scores, then averaged; by layer: of the "
          "scores averaged over heads.");
     term(page, "monotonicity M", "The share of p at distances where the mean score falls.");
+    term(
+        page, "oscillation O",
+        "The share of the variance of the mean scores by distance that is left by the best monotone "
+        "curve, all weighted by pairs of tokens: 0 where scores only fall or only rise.");
     for (size_t p = 0; p < list->count; p++)
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
             size_t length = strlen(known[i].name);
@@ -216,6 +220,7 @@ static void put_sections(ls_page *page, const ls_page_protocols *list) {
     for (size_t p = 0; p < list->count; p++) ls_page_positions(page, list->name[p]);
     ls_page_resolution(page);
     ls_page_resolution_table(page);
+    ls_page_scores(page);
     ls_page_learning(page);
     ls_page_cost(page);
     ls_page_cost_table(page);

@@ -143,6 +143,7 @@ void ls_page_accuracy(ls_page *page, const char *protocol);
 void ls_page_trained_tested(ls_page *page, const char *protocol);
 void ls_page_positions(ls_page *page, const char *protocol);
 void ls_page_resolution(ls_page *page);
+void ls_page_scores(ls_page *page); /* by distance: measured, and expected of a rotation */
 /* Suites that arms were asked: curves of all arms, a heat map for each, tables. */
 void ls_page_suites(ls_page *page);
 void ls_page_learning(ls_page *page);

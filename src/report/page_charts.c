@@ -5,7 +5,12 @@
 
 #include "report/page_series.h"
 
-enum { LENGTHS_MAX = LS_PAGE_LENGTHS_MAX, TITLE_BYTES = LS_PAGE_TITLE_BYTES, NOTE_BYTES = 1024 };
+enum {
+    LENGTHS_MAX = LS_PAGE_LENGTHS_MAX,
+    TITLE_BYTES = LS_PAGE_TITLE_BYTES,
+    NOTE_BYTES = 1024,
+    OWN_AXES = -1
+};
 
 static const json_t *arm_at(const ls_page *page, size_t index) {
     return json_array_get(page->arms, index);
@@ -55,8 +60,8 @@ static ls_chart_series *series_room(const ls_page *page) {
     return series;
 }
 
-/* One chart per group, all with the same axes. `series` has those of all arms, which are freed,
- * and as much room again. */
+/* One chart per group, all with the same axes unless chart.share is OWN_AXES. `series` has those of
+ * all arms, which are freed, and as much room again. */
 static void draw_groups(ls_page *page, ls_chart chart, const char *what, ls_chart_series *series) {
     ls_chart_series *own = series + page->count;
     char mark[64], title[TITLE_BYTES];
@@ -68,7 +73,7 @@ static void draw_groups(ls_page *page, ls_chart chart, const char *what, ls_char
         chart.mark_x = page->trained_length;
     chart.mark_text = mark;
     chart.ends = true;
-    chart.share = ++page->shares;
+    chart.share = chart.share == OWN_AXES ? 0 : ++page->shares;
     chart.all = series;
     chart.all_count = page->count;
     for (size_t g = 0; !page->out->failed && (count = ls_page_group(page, g, &name)) > 0; g++) {
@@ -332,7 +337,55 @@ void ls_page_positions(ls_page *page, const char *protocol) {
     }
 }
 
+/* The largest length at which an arm's resolution has a column; 0: none has. */
+static double longest_with(const ls_page *page, const char *object, const char *column) {
+    double longest = 0;
+    for (size_t a = 0; a < page->count; a++) {
+        const json_t *rows = json_object_get(arm_at(page, a), "resolution");
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+            const json_t *row = json_array_get(rows, i);
+            if (json_array_size(json_object_get(json_object_get(row, object), column)) > 0)
+                longest = fmax(longest, ls_member_real(row, "length"));
+        }
+    }
+    return longest;
+}
+
+/* Columns of every arm's resolution at one length. */
+static void draw_columns(ls_page *page, ls_chart chart, const char *what, double length,
+                         ls_column from) {
+    ls_chart_series *series = series_room(page);
+    for (size_t i = 0; series != NULL && i < page->count; i++)
+        series[i] = ls_series_of_columns(
+            page, i, ls_page_row(arm_at(page, i), "resolution", "", length), &from);
+    if (series != NULL) draw_groups(page, chart, what, series);
+    ls_free(page->ctx, series);
+}
+
+void ls_page_scores(ls_page *page) {
+    char what[TITLE_BYTES];
+    const double longest = longest_with(page, "scores", "score");
+    if (longest == 0) return;
+    ls_page_charts(
+        page, "Scores by distance",
+        "The mean score before the softmax at each distance, less that at distance 0, over heads "
+        "and layers: what resolution and oscillation are computed of, at 64 of the distances. "
+        "Every chart has axes of its own; a bias by distance, as ALiBi's, falls so far that the "
+        "others seem level beside it: click its name to hide it. Below, what a rotation lets expect "
+        "where query and key are the same random vector, 1 at distance 0: the sum of "
+        "cos(n theta) zeta^n over the pairs of a head.");
+    ls_chart chart = {.x_label = "distance", .y_label = "nats above distance 0", .share = OWN_AXES};
+    ls_column from = {.object = "scores", .x = "distance", .y = "score", .scale = 1};
+    snprintf(what, sizeof what, "Scores in windows of %.0f", longest);
+    draw_columns(page, chart, what, longest, from);
+    chart.y_label = "expected score";
+    from.y = "expected";
+    draw_columns(page, chart, "Expected scores", longest, from);
+    ls_text_printf(page->ctx, page->out, "</div>\n");
+}
+
 void ls_page_resolution(ls_page *page) {
+    char what[TITLE_BYTES];
     size_t rows = 0;
     for (size_t i = 0; i < page->count; i++)
         rows += json_array_size(json_object_get(arm_at(page, i), "resolution"));
@@ -341,7 +394,8 @@ void ls_page_resolution(ls_page *page) {
         page, "Attention resolution",
         "How sharply attention tells near from far, on the average: 100 R, mean over layers and "
         "heads. R also rises when scores oscillate; M, the share of attention where the score "
-        "falls with distance, tells the two apart. Both head conventions are in the table.");
+        "falls with distance, and O, the share of the scores' variance that no monotone curve "
+        "explains, tell the two apart. Both head conventions are in the table.");
     ls_chart chart = {
         .x_label = "tokens of a window", .y_label = "100 R", .y_log = true, .markers = true};
     ls_column from = {.x = "length", .y = "R_head", .band = "R_head", .scale = 100};
@@ -350,6 +404,14 @@ void ls_page_resolution(ls_page *page) {
     chart.y_log = false;
     from = (ls_column){.x = "length", .y = "M_head", .band = "M_head", .scale = 1};
     draw_rows(page, chart, "Monotonicity M", "resolution", from);
+    chart.y_label = "O";
+    from = (ls_column){.x = "length", .y = "O_layer", .band = "O_layer", .scale = 1};
+    draw_rows(page, chart, "Oscillation O", "resolution", from);
+    const double longest = longest_with(page, "by_layer", "R");
+    snprintf(what, sizeof what, "Resolution by layer in windows of %.0f", longest);
+    chart = (ls_chart){.x_label = "layer", .y_label = "100 R", .x_even = true, .markers = true};
+    from = (ls_column){.object = "by_layer", .x = "layer", .y = "R", .scale = 100};
+    draw_columns(page, chart, what, longest, from);
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }
 

@@ -1,5 +1,7 @@
 #include "report/page_series.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 bool ls_column_wants(const ls_column *from, const json_t *row) {
@@ -42,6 +44,35 @@ ls_chart_series ls_series_of_rows(const ls_page *page, size_t arm, const ls_colu
         }
         if (s.beside != NULL) s.beside[s.count] = ls_member_real(row, from->beside);
         s.count++;
+    }
+    return s;
+}
+
+static double number_at(const json_t *list, size_t index) {
+    const json_t *value = json_array_get(list, index);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+ls_chart_series ls_series_of_columns(const ls_page *page, size_t arm, const json_t *row,
+                                     const ls_column *from) {
+    char name[64];
+    const json_t *object = json_object_get(row, from->object);
+    const json_t *x = json_object_get(object, from->x), *y = json_object_get(object, from->y);
+    snprintf(name, sizeof name, "%s_sd", from->y);
+    const json_t *deviation = json_object_get(object, name);
+    const size_t room = json_array_size(y);
+    ls_chart_series s = ls_series_empty(page, arm, room);
+    if (s.x == NULL) return s;
+    s.y = s.x + room;
+    s.low = deviation == NULL ? NULL : s.y + room;
+    s.high = deviation == NULL ? NULL : s.low + room;
+    for (; s.count < room; s.count++) {
+        const size_t i = s.count;
+        s.x[i] = number_at(x, i);
+        s.y[i] = from->scale * number_at(y, i);
+        if (deviation == NULL) continue;
+        ls_mean_interval(s.y[i], from->scale * number_at(deviation, i), ls_member_real(row, "n"),
+                         &s.low[i], &s.high[i]);
     }
     return s;
 }

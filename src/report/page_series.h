@@ -8,6 +8,7 @@
 typedef struct ls_column {
     const json_t *rows;   /* NULL: none */
     const char *protocol; /* rows of this protocol, or group of a suite; NULL: all */
+    const char *object;   /* that has the columns of a row */
     const char *x, *y, *beside;
     const char *band, *low, *high; /* the key whose interval is drawn, or the keys of its ends */
     double scale;
@@ -17,5 +18,10 @@ bool ls_column_wants(const ls_column *from, const json_t *row);
 /* Free .x of either. */
 ls_chart_series ls_series_empty(const ls_page *page, size_t arm, size_t room);
 ls_chart_series ls_series_of_rows(const ls_page *page, size_t arm, const ls_column *from);
+
+/* A line whose numbers stand in columns of one row: row[object][x], [y], and where there is a column
+ * y_sd the interval over the row's n seeds. */
+ls_chart_series ls_series_of_columns(const ls_page *page, size_t arm, const json_t *row,
+                                     const ls_column *from);
 
 #endif

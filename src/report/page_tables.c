@@ -197,7 +197,8 @@ void ls_page_resolution_table(ls_page *page) {
     size_t count = ls_page_lengths(page, "resolution", "", lengths);
     if (count == 0) return;
     ls_text_printf(page->ctx, page->out,
-                   "<h3>100 R by head and, below it, 100 R by layer and M by head</h3>\n");
+                   "<h3>100 R by head and, below it, 100 R by layer, M by head and O by "
+                   "layer</h3>\n");
     const char *const names[] = {"arm", "seeds"};
     open_table(page, names, 2);
     for (size_t l = 0; l < count; l++) {
@@ -211,11 +212,14 @@ void ls_page_resolution_table(ls_page *page) {
         ls_page_seeds(page, arm);
         for (size_t l = 0; l < count; l++) {
             const json_t *row = ls_page_row(arm, "resolution", "", lengths[l]);
-            char head[32], layer[32], fall[32];
+            char head[32], layer[32], fall[32], wave[32] = "";
+            const double O = ls_member_real(row, "O_layer"); /* older files have none */
             ls_chart_number(100 * ls_member_real(row, "R_head"), head, sizeof head);
             ls_chart_number(100 * ls_member_real(row, "R_layer"), layer, sizeof layer);
             ls_chart_number(ls_member_real(row, "M_head"), fall, sizeof fall);
-            snprintf(text, sizeof text, "%s<small>%s, %s</small>", head, layer, fall);
+            if (isfinite(O)) ls_chart_number(O, wave, sizeof wave);
+            snprintf(text, sizeof text, "%s<small>%s, %s%s%s</small>", head, layer, fall,
+                     wave[0] == '\0' ? "" : ", ", wave);
             number_cell(page, ls_member_real(row, "R_head"), text);
         }
         ls_text_printf(page->ctx, page->out, "</tr>\n");

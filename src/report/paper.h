@@ -43,16 +43,38 @@ typedef struct ls_paper_measure {
     int decimals;
     double scale;
     bool sign, high_is_good;
+    const char *of_all; /* what is said of it in place of a spread: no seed differs; or NULL */
 } ls_paper_measure;
 const ls_paper_measure *ls_paper_measure_named(const char *name); /* NULL: there is none */
+/* What a row has of it, as tables show it, and half of its interval; NAN: nothing. */
+double ls_paper_mean(const ls_paper_measure *measure, const json_t *row);
+double ls_paper_half(const ls_paper_measure *measure, const json_t *row);
+/* Its table by length, of a list of the arms; false: there is none. */
+bool ls_paper_lengths(ls_paper *paper, const ls_paper_measure *measure, const char *list,
+                      const char *protocol);
+/* "arm", "seeds" and so many columns with numbers as names; the first two cells of a row. */
+size_t ls_paper_name_columns(const double *numbers, size_t count, char texts[][24],
+                             const char **names);
+void ls_paper_begin_row(ls_paper *paper, const json_t *arm, double seeds);
+/* How numbers over seeds are given, for captions. */
+const char *ls_paper_spread(const ls_page *page);
 
 /* A part by its words: "about", "ppl PROTOCOL" and the other measures, "resolution", "suite NAME",
- * "against ARM MEASURE PROTOCOL", "tau PROTOCOL LENGTH ARM ...", "cost". False: there is none of
- * that name. */
+ * "against ARM MEASURE PROTOCOL", "tau PROTOCOL LENGTH ARM ...", "cost", those of
+ * ls_paper_resolution_table. False: there is none of that name. */
 bool ls_paper_part(ls_paper *paper, const char *words);
 void ls_paper_all(ls_paper *paper);
 /* The table of "PROTOCOL LENGTH ARM ARM ARM ..."; false: there is none. */
 bool ls_paper_tau_table(ls_paper *paper, const char *words);
+
+/* The table of "resolution", "oscillation" or "expected-oscillation" by length, or at one length by
+ * layer, "resolution layers LENGTH"; false: there is none. All by length that tables for a paper
+ * have. */
+bool ls_paper_resolution_table(ls_paper *paper, const char *words);
+void ls_paper_resolution_all(ls_paper *paper);
+/* Of "resolution ARM LENGTH [layer N]", "oscillation ...", "expected-oscillation ARM LENGTH", or
+ * "scores ARM LENGTH DISTANCE" and "expected ARM LENGTH DISTANCE", at a distance that was kept. */
+double ls_paper_resolution(const ls_page *page, const char *words);
 
 /* A measure of one row less that of another, the seeds that both have each by itself: the mean over
  * these seeds and half of its 95 % interval. NAN where there are none, or other tokens were scored. */
@@ -67,9 +89,9 @@ bool ls_paper_against_table(ls_paper *paper, const char *words);
 /* Of "BASE MEASURE ARM PROTOCOL LENGTH" the mean, or half of its interval. */
 double ls_paper_against(const ls_page *page, const char *words, bool half);
 
-/* A chart by its words, "ppl PROTOCOL [ARM ...]", "suite NAME [ARM ...]", "heat NAME ARM" or
- * "against ARM MEASURE PROTOCOL LENGTH [ARM ...]", as an SVG file, and its title. False: there is
- * none. */
+/* A chart by its words, "ppl PROTOCOL [ARM ...]", "suite NAME [ARM ...]", "scores LENGTH [ARM ...]",
+ * "expected LENGTH [ARM ...]", "heat NAME ARM" or "against ARM MEASURE PROTOCOL LENGTH [ARM ...]",
+ * as an SVG file, and its title. False: there is none. */
 bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes, ls_text *out);
 
 const json_t *ls_paper_arm(const ls_page *page, const char *name); /* NULL: there is none */

@@ -10,22 +10,21 @@ enum { NAME_BYTES = 128, CAPTION_BYTES = 512, COLUMNS_MAX = LS_PAGE_LENGTHS_MAX 
 typedef ls_paper_measure measure;
 
 static const measure measures[] = {
-    {"ppl", "Perplexity", 2, 1, false, false},
-    {"loss", "Loss in nats per token", 3, 1, false, false},
-    {"bits_per_byte", "Bits per byte", 3, 1, false, false},
-    {"excess", "Excess over the flat tail in nats per token", 3, 1, true, false},
-    {"accuracy", "Right answers in percent", 1, 100, false, true},
-    {"exact", "Samples with no wrong answer in percent", 1, 100, false, true},
-    {"state_bytes", "State of one sequence in KiB", 1, 1.0 / 1024, false, false}};
+    {"ppl", "Perplexity", 2, 1, false, false, NULL},
+    {"loss", "Loss in nats per token", 3, 1, false, false, NULL},
+    {"bits_per_byte", "Bits per byte", 3, 1, false, false, NULL},
+    {"excess", "Excess over the flat tail in nats per token", 3, 1, true, false, NULL},
+    {"accuracy", "Right answers in percent", 1, 100, false, true, NULL},
+    {"exact", "Samples with no wrong answer in percent", 1, 100, false, true, NULL},
+    {"state_bytes", "State of one sequence in KiB", 1, 1.0 / 1024, false, false,
+     "with room for all of it"}};
 enum { MEASURES = sizeof measures / sizeof *measures };
-static const measure resolution = {
-    "R_head", "100 R, the attention resolution by head", 2, 100, false, true};
 
 static const json_t *arm_at(const ls_paper *p, size_t index) {
     return json_array_get(p->page->arms, index);
 }
 
-static const char *spread_text(const ls_page *page) {
+const char *ls_paper_spread(const ls_page *page) {
     double most = 0;
     for (size_t a = 0; a < page->count; a++)
         most = fmax(most, ls_member_real(json_array_get(page->arms, a), "seeds"));
@@ -72,12 +71,12 @@ static void note_failures(ls_paper *p, const char *protocol) {
 
 /* ---- tables by length ---- */
 
-static double value_of(const measure *m, const json_t *row) {
+double ls_paper_mean(const measure *m, const json_t *row) {
     const double value = m->scale * ls_member_real(row, m->key);
     return fabs(value) < 1e15 ? value : NAN;
 }
 
-static double half_of(const measure *m, const json_t *row) {
+double ls_paper_half(const measure *m, const json_t *row) {
     const ls_band band = ls_band_of(row, m->key);
     return m->scale * (band.high - band.low) / 2;
 }
@@ -94,15 +93,15 @@ static double best_of(const ls_paper *p, const measure *m, const char *list, con
                       double length) {
     double best = NAN;
     for (size_t a = 0; a < p->page->count; a++) {
-        const double value = value_of(m, ls_page_row(arm_at(p, a), list, protocol, length));
+        const double value = ls_paper_mean(m, ls_page_row(arm_at(p, a), list, protocol, length));
         best = m->high_is_good ? fmax(best, value) : fmin(best, value);
     }
     return best;
 }
 
 /* "arm", "seeds" and the lengths. */
-static size_t name_columns(const double *lengths, size_t count, char texts[][24],
-                           const char *names[COLUMNS_MAX]) {
+size_t ls_paper_name_columns(const double *lengths, size_t count, char texts[][24],
+                             const char **names) {
     names[0] = "arm";
     names[1] = "seeds";
     for (size_t l = 0; l < count; l++) {
@@ -112,12 +111,12 @@ static size_t name_columns(const double *lengths, size_t count, char texts[][24]
     return count + 2;
 }
 
-static void begin_row(ls_paper *p, const json_t *arm, double seeds) {
+void ls_paper_begin_row(ls_paper *p, const json_t *arm, double seeds) {
     ls_paper_cell(p, ls_member_text(arm, "label"));
     ls_paper_number(p, (ls_paper_value){.value = seeds, .half = NAN});
 }
 
-static bool put_lengths(ls_paper *p, const measure *m, const char *list, const char *protocol) {
+bool ls_paper_lengths(ls_paper *p, const measure *m, const char *list, const char *protocol) {
     double lengths[LS_PAGE_LENGTHS_MAX], best[LS_PAGE_LENGTHS_MAX];
     char texts[LS_PAGE_LENGTHS_MAX][24], caption[CAPTION_BYTES];
     const char *names[COLUMNS_MAX];
@@ -130,15 +129,15 @@ static bool put_lengths(ls_paper *p, const measure *m, const char *list, const c
     if (!any) return false;
     snprintf(caption, sizeof caption, "%s%s%.60s%s, by tokens of a window: %s.", m->name,
              protocol[0] == '\0' ? "" : " (", protocol, protocol[0] == '\0' ? "" : ")",
-             m->scale < 1 ? "with room for all of it" : spread_text(p->page));
-    ls_paper_open(p, caption, names, name_columns(lengths, count, texts, names));
+             m->of_all != NULL ? m->of_all : ls_paper_spread(p->page));
+    ls_paper_open(p, caption, names, ls_paper_name_columns(lengths, count, texts, names));
     for (size_t a = 0; a < p->page->count; a++) {
-        begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
+        ls_paper_begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
         for (size_t l = 0; l < count; l++) {
             const json_t *row = ls_page_row(arm_at(p, a), list, protocol, lengths[l]);
-            const double value = value_of(m, row);
+            const double value = ls_paper_mean(m, row);
             ls_paper_number(p, (ls_paper_value){.value = value,
-                                                .half = half_of(m, row),
+                                                .half = ls_paper_half(m, row),
                                                 .decimals = m->decimals,
                                                 .sign = m->sign,
                                                 .bold = same_text(m, value, best[l])});
@@ -189,7 +188,7 @@ static bool put_suite(ls_paper *p, const char *name) {
     ls_paper_note failed = {.paper = p};
     for (size_t a = 0; a < p->page->count; a++) {
         const json_t *suite = ls_page_suite(arm_at(p, a), name);
-        begin_row(p, arm_at(p, a), ls_member_real(suite, "seeds"));
+        ls_paper_begin_row(p, arm_at(p, a), ls_member_real(suite, "seeds"));
         put_score(p, suite);
         for (size_t i = 0; i < count; i++)
             put_score(p, json_array_get(json_object_get(suite, "curve"), i));
@@ -318,7 +317,7 @@ static bool put_cost(ls_paper *p) {
                                  1e-6 * ls_member_real(least, "bytes"),
                                  ls_member_real(most, "tokens_per_second"),
                                  1e-6 * ls_member_real(most, "bytes")};
-        begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
+        ls_paper_begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
         for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
             char text[32];
             ls_chart_count(values[k], text, sizeof text);
@@ -342,23 +341,23 @@ bool ls_paper_part(ls_paper *p, const char *words) {
     char kind[NAME_BYTES] = "", name[NAME_BYTES] = "";
     sscanf(words, "%127s %127s", kind, name);
     const measure *m = ls_paper_measure_named(kind);
-    if (m != NULL) return put_lengths(p, m, "results", name);
-    if (strcmp(kind, "resolution") == 0) return put_lengths(p, &resolution, "resolution", "");
+    if (m != NULL) return ls_paper_lengths(p, m, "results", name);
     if (strcmp(kind, "suite") == 0) return put_suite(p, name);
     if (strcmp(kind, "tau") == 0) return ls_paper_tau_table(p, words + strlen("tau"));
     if (strcmp(kind, "against") == 0) return ls_paper_against_table(p, words + strlen("against"));
     if (strcmp(kind, "about") == 0) return put_about(p);
-    return strcmp(kind, "cost") == 0 && put_cost(p);
+    if (strcmp(kind, "cost") == 0) return put_cost(p);
+    return ls_paper_resolution_table(p, words);
 }
 
 void ls_paper_all(ls_paper *p) {
     const ls_page_protocols list = ls_page_list_protocols(p->page);
     for (size_t i = 0; i < list.count; i++)
         for (size_t m = 0; m < MEASURES; m++)
-            if (measures[m].scale < 1 ||
+            if (measures[m].of_all != NULL ||
                 ls_band_is_share(measures[m].key) == ls_page_judged(p->page, list.name[i]))
-                put_lengths(p, &measures[m], "results", list.name[i]);
-    put_lengths(p, &resolution, "resolution", "");
+                ls_paper_lengths(p, &measures[m], "results", list.name[i]);
+    ls_paper_resolution_all(p);
     const char *names[LS_PAGE_SUITES_MAX];
     const size_t suites = ls_page_list_suites(p->page, names);
     for (size_t i = 0; i < suites; i++) put_suite(p, names[i]);
@@ -398,7 +397,7 @@ double ls_paper_lookup(const ls_page *page, const char *words) {
         if (found == 4)
             return half > 0 ? NAN : m->scale * ls_paper_of_seed(row, "seeds", m->key, seed);
         if (sscanf(words, "%*s %*s %*s %*f %1s", rest) == 1 || found != 3) return NAN;
-        return half > 0 ? half_of(m, row) : value_of(m, row);
+        return half > 0 ? ls_paper_half(m, row) : ls_paper_mean(m, row);
     }
     if (strcmp(kind, "suite") == 0) {
         const int found = sscanf(words, "%*s %127s %127s %lf %1s", a, b, &length, rest);
@@ -407,14 +406,10 @@ double ls_paper_lookup(const ls_page *page, const char *words) {
     if (strcmp(kind, "tau") == 0) return ls_paper_tau(page, words + strlen("tau"));
     if (strcmp(kind + half, "against") == 0)
         return ls_paper_against(page, words + half + strlen("against"), half > 0);
-    if (strcmp(kind, "resolution") == 0) {
-        if (sscanf(words, "%*s %127s %lf %1s", a, &length, rest) != 2) return NAN;
-        return value_of(&resolution, ls_page_row(ls_paper_arm(page, a), "resolution", "", length));
-    }
     static const char *const of_arm[] = {"parameters", "tokens_trained", "seeds",
                                          "validation_loss"};
     for (size_t i = 0; i < sizeof of_arm / sizeof *of_arm; i++)
         if (strcmp(kind, of_arm[i]) == 0 && sscanf(words, "%*s %127s %1s", a, rest) == 1)
             return ls_member_real(ls_paper_arm(page, a), kind);
-    return NAN;
+    return ls_paper_resolution(page, words);
 }

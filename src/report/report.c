@@ -56,6 +56,9 @@ static const range of_row[] = {{"length", 0, count_max},
                                {"R_layer", -2, 2},
                                {"M_head", -1, 2},
                                {"M_layer", -1, 2},
+                               {"O_head", 0, 2},
+                               {"O_layer", 0, 2},
+                               {"O_expected", 0, 2},
                                {"tokens_per_second", 0, size_max},
                                {"bytes", 0, count_max}};
 static const range of_cost[] = {{"seconds", 0, size_max}, {"peak_bytes", 0, count_max}};
@@ -89,17 +92,23 @@ static ls_status check_rows(ls_ctx *ctx, const char *path, const json_t *arm, co
     return LS_OK;
 }
 
-/* Columns of one length: counts, and behind them losses, which may be unknown. */
-static ls_status check_columns(ls_ctx *ctx, const char *path, const json_t *list, const char *what,
-                               const char *const *keys, size_t counts, size_t all) {
-    const size_t count = json_array_size(json_object_get(list, "loss"));
-    for (size_t k = 0; k < all; k++) {
+/* Columns of one length: counts, and behind them numbers that may be unknown, of which the last may
+ * be absent. */
+typedef struct columns {
+    const char *what, *const *keys;
+    size_t counts, needed, all;
+} columns;
+
+static ls_status check_columns(ls_ctx *ctx, const char *path, const json_t *list, columns of) {
+    const char *const *keys = of.keys, *what = of.what;
+    const size_t count = json_array_size(json_object_get(list, keys[of.counts]));
+    for (size_t k = 0; k < of.all; k++) {
         const json_t *values = json_object_get(list, keys[k]);
-        if (values == NULL && count == 0) continue;
+        if (values == NULL && (count == 0 || k >= of.needed)) continue;
         if (!json_is_array(values) || json_array_size(values) != count)
-            return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of %s must be a list as long as `loss`", path,
-                           keys[k], what);
-        const bool unknown = k >= counts;
+            return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of %s must be a list as long as `%s`", path,
+                           keys[k], what, keys[of.counts]);
+        const bool unknown = k >= of.counts;
         for (size_t i = 0; i < count; i++) {
             const json_t *value = json_array_get(values, i);
             const double number = json_number_value(value), high = unknown ? size_max : count_max;
@@ -143,6 +152,24 @@ static ls_status check_suites(ls_ctx *ctx, const char *path, const json_t *arm) 
     return LS_OK;
 }
 
+/* What a row of the resolution has beside its numbers. */
+static ls_status check_resolution(ls_ctx *ctx, const char *path, const json_t *arm) {
+    static const char *const of_scores[] = {"distance", "score", "score_sd", "expected"};
+    static const char *const of_layers[] = {"layer", "R", "R_sd", "O", "O_sd"};
+    static const columns parts[] = {{"scores", of_scores, 1, 2, 4},
+                                    {"by_layer", of_layers, 1, 2, 5}};
+    LS_TRY(check_rows(ctx, path, arm, "resolution", RANGES(of_row)));
+    const json_t *rows = json_object_get(arm, "resolution");
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
+            const json_t *part = json_object_get(json_array_get(rows, i), parts[p].what);
+            if (part == NULL || json_is_null(part)) continue;
+            LS_TRY(check_object(ctx, path, parts[p].what, part, NULL, 0));
+            LS_TRY(check_columns(ctx, path, part, parts[p]));
+        }
+    return LS_OK;
+}
+
 static ls_status check_arm(ls_ctx *ctx, const char *path, const json_t *arm, json_t *names) {
     LS_TRY(check_object(ctx, path, "an arm", arm, RANGES(of_arm)));
     const char *name = ls_member_text(arm, "name");
@@ -152,21 +179,21 @@ static ls_status check_arm(ls_ctx *ctx, const char *path, const json_t *arm, jso
     if (json_object_set_new(names, name, json_null()) != 0)
         return LS_FAIL(ctx, LS_ENOMEM, "no memory for the names of arms");
     LS_TRY(check_rows(ctx, path, arm, "results", RANGES(of_row)));
-    LS_TRY(check_rows(ctx, path, arm, "resolution", RANGES(of_row)));
+    LS_TRY(check_resolution(ctx, path, arm));
     LS_TRY(check_rows(ctx, path, arm, "positions", of_row, 1)); /* their length */
     LS_TRY(check_suites(ctx, path, arm));
     const json_t *positions = json_object_get(arm, "positions");
     static const char *const of_positions[] = {"first", "end", "loss"};
     for (size_t i = 0; i < json_array_size(positions); i++)
-        LS_TRY(check_columns(ctx, path, json_array_get(positions, i), "positions", of_positions, 2,
-                             3));
+        LS_TRY(check_columns(ctx, path, json_array_get(positions, i),
+                             (columns){"positions", of_positions, 2, 3, 3}));
     static const char *const of_curve[] = {"step", "loss", "loss_min", "loss_max"};
     static const char *const curves[] = {"training", "validation"};
     for (size_t i = 0; i < sizeof curves / sizeof curves[0]; i++) {
         const json_t *curve = json_object_get(arm, curves[i]);
         if (curve == NULL || json_is_null(curve)) continue;
         LS_TRY(check_object(ctx, path, curves[i], curve, NULL, 0));
-        LS_TRY(check_columns(ctx, path, curve, curves[i], of_curve, 1, 4));
+        LS_TRY(check_columns(ctx, path, curve, (columns){curves[i], of_curve, 1, 4, 4}));
     }
     return LS_OK;
 }

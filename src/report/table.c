@@ -63,7 +63,7 @@ static void put_suite(ls_ctx *ctx, const json_t *arm, const json_t *suite,
                 if (strcmp(row_keys[k], names[i][0]) == 0)
                     put_number(ctx, json_object_get(row, names[i][1]), out);
         }
-        ls_text_printf(ctx, out, ",,,,\n");
+        ls_text_printf(ctx, out, ",,,,,,\n"); /* it has no resolution */
     }
 }
 
@@ -74,11 +74,16 @@ void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
         "ppl_min",    "ppl_max",       "excess",   "excess_sd",    "excess_min",
         "excess_max", "bits_per_byte", "accuracy", "accuracy_min", "accuracy_max",
         "exact"};
-    static const char *const resolution_keys[] = {"R_head", "R_layer", "M_head", "M_layer"};
-    enum { ROW_KEYS = sizeof row_keys / sizeof row_keys[0] };
+    static const char *const resolution_keys[] = {"R_head",  "R_layer", "M_head",
+                                                  "M_layer", "O_head",  "O_layer"};
+    enum {
+        ROW_KEYS = sizeof row_keys / sizeof row_keys[0],
+        RESOLUTION_KEYS = sizeof resolution_keys / sizeof resolution_keys[0]
+    };
     ls_text_printf(ctx, out, "arm,label,from,parameters,tokens_trained,protocol");
     for (size_t k = 0; k < ROW_KEYS; k++) ls_text_printf(ctx, out, ",%s", row_keys[k]);
-    for (size_t k = 0; k < 4; k++) ls_text_printf(ctx, out, ",%s", resolution_keys[k]);
+    for (size_t k = 0; k < RESOLUTION_KEYS; k++)
+        ls_text_printf(ctx, out, ",%s", resolution_keys[k]);
     ls_text_printf(ctx, out, "\n");
     const json_t *arms = json_object_get(files->results, "arms");
     for (size_t a = 0; a < json_array_size(arms); a++) {
@@ -92,7 +97,7 @@ void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
                 ls_text_append(ctx, out, ",", 1);
                 put_number(ctx, json_object_get(row, row_keys[k]), out);
             }
-            for (size_t k = 0; k < 4; k++) {
+            for (size_t k = 0; k < RESOLUTION_KEYS; k++) {
                 ls_text_append(ctx, out, ",", 1);
                 put_number(ctx, json_object_get(resolution, resolution_keys[k]), out);
             }

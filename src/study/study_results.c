@@ -120,15 +120,74 @@ static json_t *result_row(const evidence *e, size_t index) {
     return row;
 }
 
+/* A list of numbers of the resolution of seed i, in the row or in an object of it. */
+static const json_t *column_of(const evidence *e, int64_t i, size_t index, const char *object,
+                               const char *key) {
+    const json_t *row = row_of(e, i, "resolution", index);
+    return json_object_get(object == NULL ? row : json_object_get(row, object), key);
+}
+
+/* AS and AS_sd: such a list over seeds. */
+static void put_column(const evidence *e, size_t index, const char *object, const char *key,
+                       const char *as, json_t *into) {
+    char name[64];
+    json_t *mean = json_array(), *deviation = json_array();
+    const size_t count = json_array_size(column_of(e, 0, index, object, key));
+    for (size_t k = 0; k < count; k++) {
+        ls__spread s = {0};
+        for (int64_t i = 0; i < e->count; i++)
+            ls__spread_add(&s, ls__number(json_array_get(column_of(e, i, index, object, key), k)));
+        json_array_append_new(mean, ls__number_json(ls__spread_mean(&s)));
+        json_array_append_new(deviation, ls__number_json(ls__spread_deviation(&s)));
+    }
+    snprintf(name, sizeof name, "%s_sd", as);
+    json_object_set_new(into, as, mean);
+    json_object_set_new(into, name, deviation);
+}
+
+/* Layers from the first, 1, on. */
+static json_t *layers_json(const evidence *e, size_t index) {
+    json_t *layers = json_object(), *number = json_array();
+    const size_t count = json_array_size(column_of(e, 0, index, NULL, "by_layer"));
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(number, json_integer((json_int_t)i + 1));
+    json_object_set_new(layers, "layer", number);
+    put_column(e, index, NULL, "by_layer", "R", layers);
+    if (column_of(e, 0, index, NULL, "O_by_layer") != NULL)
+        put_column(e, index, NULL, "O_by_layer", "O", layers);
+    return layers;
+}
+
+/* Scores by distance; NULL where a seed has none, as one that an older version tested, or has them
+ * at other distances. What a rotation lets expect is no seed's. */
+static json_t *scores_json(const evidence *e, size_t index) {
+    json_t *distance =
+        json_object_get(json_object_get(row_of(e, 0, "resolution", index), "scores"), "distance");
+    const json_t *expected = column_of(e, 0, index, "scores", "expected");
+    for (int64_t i = 0; i < e->count; i++)
+        if (distance == NULL || !json_equal(distance, column_of(e, i, index, "scores", "distance")))
+            return NULL;
+    json_t *scores = json_pack("{s:O}", "distance", distance);
+    put_column(e, index, "scores", "score", "score", scores);
+    if (expected != NULL) json_object_set_new(scores, "expected", json_deep_copy(expected));
+    return scores;
+}
+
 static json_t *resolution_row(const evidence *e, size_t index) {
-    static const char *const keys[] = {"R_head", "R_layer", "M_head", "M_layer"};
+    static const char *const keys[] = {"R_head",  "R_layer", "M_head",
+                                       "M_layer", "O_head",  "O_layer"};
     json_t *row = json_object();
     json_object_set(row, "length", json_object_get(row_of(e, 0, "resolution", index), "length"));
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         ls__spread s = spread_of(e, "resolution", index, keys[i]);
         ls__spread_put(row, keys[i], &s);
     }
+    const double expected = ls__number(column_of(e, 0, index, NULL, "O_expected"));
+    json_object_set_new(row, "O_expected", ls__number_json(expected)); /* the same for all seeds */
     json_object_set_new(row, "n", json_integer(e->count));
+    json_object_set_new(row, "by_layer", layers_json(e, index));
+    json_t *scores = scores_json(e, index);
+    if (scores != NULL) json_object_set_new(row, "scores", scores);
     return row;
 }
 

@@ -213,8 +213,11 @@ LS_INLINE ls_vec ls_vec_scaled(ls_vec x, ls_vec n) {
 /* e^x = 2^n e^r. Far below it is 0, far above infinity; NaN stays NaN. */
 LS_INLINE ls_vec ls_vec_exp(ls_vec x) {
 #if defined(LS_ISA_avx512)
-    ls_vec n = (ls_vec)_mm512_roundscale_ps((__m512)(x * 1.44269504088896341f), 0);
-    ls_vec r = x - n * 0.693359375f - n * -2.12194440e-4f;
+    /* r has no digit left where n is large; of a NaN the comparison takes the second */
+    const __m512 far = _mm512_set1_ps(128);
+    ls_vec bounded = (ls_vec)_mm512_min_ps(far, _mm512_max_ps(-far, (__m512)x));
+    ls_vec n = (ls_vec)_mm512_roundscale_ps((__m512)(bounded * 1.44269504088896341f), 0);
+    ls_vec r = bounded - n * 0.693359375f - n * -2.12194440e-4f;
     return (ls_vec)_mm512_scalef_ps((__m512)ls_vec_exp_near(r), (__m512)n);
 #elif defined(__ARM_NEON)
     ls_vec low = ls_vec_all(-87.33f), high = ls_vec_all(88.72f);

@@ -25,6 +25,18 @@ double ls_position_map_at(ls_position_map map, int64_t position) {
     return here;
 }
 
+double ls_rotary_expected(const ls_rotary *rotary, int64_t width, double distance) {
+    const double still =
+        (double)width / 2 - (double)rotary->pairs;          /* pairs that stay as they are */
+    const double squared = rotary->factor * rotary->factor; /* of query and key */
+    double sum = 0;
+    for (int64_t i = 0; i < rotary->pairs; i++) {
+        const double fade = i < rotary->xpos.pairs ? rotary->xpos.log_decay[i] : 0;
+        sum += cos(distance * rotary->frequency[i]) * exp(distance * fade);
+    }
+    return (squared * sum + still) / (squared * (double)rotary->pairs + still);
+}
+
 static double flops(const ls_node *node) {
     const ls_rotate_attributes *at = node->attributes;
     const ls_tensor *x = node->in[0];

@@ -51,6 +51,12 @@ struct ls_rotary {
      * the table, each the sum of two numbers, with a gradient of the first; or NULL */
     ls_tensor *learned;
 };
+/* What LEX calls the expectation of a score (arXiv 2212.10554, section 2): that of a query and a key
+ * which are the same random vector of `width` elements, over what it is at distance 0:
+ *     g[n] = sum_i cos(n theta_i) zeta_i^n / (width / 2)
+ * where a pair that is not rotated adds 1. By the table as it stands: neither `dynamic` nor
+ * `learned`. */
+double ls_rotary_expected(const ls_rotary *rotary, int64_t width, double distance);
 typedef enum {
     LS_ROTATE_ALONE, /* no xPos factor */
     /* the same, and where sequences begin anew each for itself by positions counted from there: for
