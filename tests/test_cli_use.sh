@@ -41,6 +41,16 @@ refuses 2 "no key heads: did you mean mixer.heads?" train heads=2 data.corpus=te
 refuses 2 "no key heds: did you mean mixer.heads?" train heds=2 data.corpus=text.txt
 refuses 2 "no key steps: did you mean train.steps?" train steps=3 data.corpus=text.txt
 refuses 2 "no key position: did you mean model.position?" train position=rope data.corpus=text.txt
+# a key of another section, before one that is spelled much alike; not where two sections have it
+refuses 2 "no key model.heads: did you mean mixer.heads?" train model.heads=4 data.corpus=text.txt
+refuses 2 "no key model.d_state: did you mean mixer.d_state?" train model.mixer=mamba model.d_state=4 data.corpus=text.txt
+refuses 2 "no key model.batch: did you mean train.batch?" train model.batch=4 data.corpus=text.txt
+refuses 2 "no key train.threads: did you mean threads?" train train.threads=4 data.corpus=text.txt
+refuses 2 "no key mixer.width: did you mean model.width?" train mixer.width=4 data.corpus=text.txt
+refuses 2 "no key data.length: did you mean model.length?" train data.length=4 data.corpus=text.txt
+refuses 2 "no key mixer.d_state here" train mixer.d_state=4 data.corpus=text.txt
+printf 'arms: {a: {model.heads: 4}}\n' >arms.yaml
+refuses 2 "arm a: there is no key model.heads: did you mean mixer.heads?" study arms.yaml data.corpus=text.txt
 printf 'arms: {a: {lr: 1e-3}}\n' >arms.yaml
 refuses 2 "arm a: there is no key lr: did you mean train.lr?" study arms.yaml data.corpus=text.txt
 refuses 2 "\`longshot study arms.yaml\` runs it" train arms.yaml data.corpus=text.txt

@@ -189,7 +189,7 @@ static void test_data_open(void **state) {
     ls_dataset data;
     make_corpus();
     default_settings(&settings, fixture_path("texts"));
-    assert_int_equal(ls_data_open(&ctx, &settings, fixture_path("cache"), &data), LS_OK);
+    assert_int_equal(ls_data_open(&ctx, &settings, fixture_path("cache"), NULL, &data), LS_OK);
     int64_t all = ls_token_file_documents(data.train) + ls_token_file_documents(data.test);
     assert_int_equal(all, 12);
     assert_in_range(ls_token_file_documents(data.test), 1, 6);
@@ -210,14 +210,14 @@ static void test_data_open(void **state) {
         fixture_text(name, "rubbish");
     }
     ls_names_free(&ctx, names, count);
-    assert_int_equal(ls_data_open(&ctx, &settings, fixture_path("cache"), &data), LS_OK);
+    assert_int_equal(ls_data_open(&ctx, &settings, fixture_path("cache"), NULL, &data), LS_OK);
     assert_true(hash == ls_token_file_hash(data.train));
     ls_data_close(&ctx, &data);
     /* a learnt tokenizer is kept and found again */
     strcpy(settings.tokenizer, "train");
     settings.vocabulary = 280;
     for (int pass = 0; pass < 2; pass++) {
-        assert_int_equal(ls_data_open(&ctx, &settings, fixture_path("cache"), &data), LS_OK);
+        assert_int_equal(ls_data_open(&ctx, &settings, fixture_path("cache"), NULL, &data), LS_OK);
         assert_in_range(ls_tokenizer_vocabulary(data.tokenizer), 257, 280);
         assert_true(ls_token_file_tokenizer(data.train) == ls_tokenizer_hash(data.tokenizer));
         int32_t last;
@@ -228,7 +228,7 @@ static void test_data_open(void **state) {
         ls_data_close(&ctx, &data);
     }
     default_settings(&settings, fixture_path("nowhere"));
-    assert_int_equal(ls_data_open(&ctx, &settings, fixture_path("cache"), &data), LS_EINPUT);
+    assert_int_equal(ls_data_open(&ctx, &settings, fixture_path("cache"), NULL, &data), LS_EINPUT);
 }
 
 /* A tokenizer beyond 65,536 ids takes four bytes per token. */
@@ -332,7 +332,7 @@ static ls_status open_everything(ls_ctx *ctx, void *user) {
     ls_loader *loader = NULL;
     ls_ctx own = ls_ctx_default();
     assert_int_equal(ls_folder_remove(&own, fixture_path("cache")), LS_OK);
-    ls_status status = ls_data_open(ctx, user, fixture_path("cache"), &data);
+    ls_status status = ls_data_open(ctx, user, fixture_path("cache"), NULL, &data);
     if (status == LS_OK) status = ls_data_loader(ctx, &data, user, 2, 16, 1, &loader);
     ls_loader_free(ctx, loader);
     ls_data_close(ctx, &data);

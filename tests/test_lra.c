@@ -257,7 +257,7 @@ static ls_status open_files(folder *f, const char *words, ls_task_set set, ls_ta
     char all[256];
     snprintf(all, sizeof all, "%s task.path=%s", words, f->path);
     assert_int_equal(read_task(&f->ctx, all, out), LS_OK);
-    return ls_task_open(&f->ctx, out, set);
+    return ls_task_open(&f->ctx, out, set, NULL);
 }
 
 static ls_task open_well(folder *f, const char *words, ls_task_set set) {
@@ -368,7 +368,7 @@ static void texts_are_read_from_tables(void **state) {
     ls_task_clear(&f.ctx, &task2);
     f.ctx.error = (ls_error){0};
     assert_int_equal(read_task(&f.ctx, "task=text", &task2), LS_OK);
-    assert_int_equal(ls_task_open(&f.ctx, &task2, LS_TASK_TRAIN), LS_EUSE);
+    assert_int_equal(ls_task_open(&f.ctx, &task2, LS_TASK_TRAIN, NULL), LS_EUSE);
     assert_non_null(strstr(f.ctx.error.message, "task.path=FOLDER"));
     ls_task_clear(&f.ctx, &task2);
 }
@@ -508,7 +508,7 @@ static ls_status open_and_clear(ls_ctx *ctx, void *user) {
     ls_task task = {0};
     snprintf(words, sizeof words, "task=text task.holdout=0.5 task.path=%s", (const char *)user);
     ls_status status = read_task(ctx, words, &task);
-    if (status == LS_OK) status = ls_task_open(ctx, &task, LS_TASK_TRAIN);
+    if (status == LS_OK) status = ls_task_open(ctx, &task, LS_TASK_TRAIN, NULL);
     ls_task_clear(ctx, &task);
     return status;
 }

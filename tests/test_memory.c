@@ -89,22 +89,22 @@ static void start_anew(ls_ctx *ctx) {
     assert_int_equal(ls_folder_remove(ctx, fixture_path("run")), LS_OK);
 }
 
-static bool measure_training(const ls_mixer_type *type, int mode) {
+static bool measure_training(const ls_mixer_type *type, const char *name, const char *words) {
     ls_ctx plain = ls_ctx_default();
     ls_meter said, used;
     ls_ctx rehearsal = ls_meter_of(&plain, true, &said), real = ls_meter_of(&plain, false, &used);
-    const ls_status status = train(&rehearsal, type, modes[mode].words, NULL);
+    const ls_status status = train(&rehearsal, type, words, NULL);
     assert_int_equal(said.live, 0);
     if (status == LS_EUSE) { /* not for this mixer */
-        print_message("%s, %s: %s\n", type->name, modes[mode].name, rehearsal.error.message);
+        print_message("%s, %s: %s\n", type->name, name, rehearsal.error.message);
         return false;
     }
     if (status != LS_OK) fail_msg("%s: %s", type->name, rehearsal.error.message);
     assert_false(ls_path_exists(fixture_path("run"))); /* it was only rehearsed */
-    if (train(&real, type, modes[mode].words, NULL) != LS_OK)
-        fail_msg("%s, %s: %s", type->name, modes[mode].name, real.error.message);
+    if (train(&real, type, words, NULL) != LS_OK)
+        fail_msg("%s, %s: %s", type->name, name, real.error.message);
     assert_int_equal(used.live, 0);
-    compare(type->name, modes[mode].name, said.peak, used.peak);
+    compare(type->name, name, said.peak, used.peak);
     start_anew(&plain);
     return true;
 }
@@ -114,10 +114,19 @@ static void test_training(void **state) {
     for (int mode = 0; mode < MODES; mode++) {
         size_t measured = 0;
         for (size_t i = 0; i < ls_mixer_count; i++)
-            measured += measure_training(ls_mixer_types[i], mode);
+            measured += measure_training(ls_mixer_types[i], modes[mode].name, modes[mode].words);
         print_message("%s: %zu mixers\n", modes[mode].name, measured);
         assert_true(measured >= (modes[mode].least == 0 ? ls_mixer_count : modes[mode].least));
     }
+}
+
+/* Images that are kept, 20.5 MB of them. */
+static void test_kept_samples(void **state) {
+    (void)state;
+    const ls_mixer_type *reader = ls_mixer_find("linformer"); /* it reads whole sequences */
+    assert_true(measure_training(reader, "kept images",
+                                 "task=pathfinder task.samples=20000 train.length=1024 "
+                                 "mixer.length=1024 model.width=16 train.batch=1"));
 }
 
 static ls_status evaluate(ls_ctx *ctx, const char *words, const ls_settings *planned) {
@@ -190,6 +199,7 @@ static int make_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_training),
+        cmocka_unit_test(test_kept_samples),
         cmocka_unit_test(test_evaluation),
         cmocka_unit_test(test_protocols),
     };

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What check=true says of memory, against the most that the system counted for each job (its resident set), beside the
-# program itself, which a tiny arm tells: within 3%, with carried state, recomputation, parts of batches and bf16; and of
-# one of four ranks, whose moments and master weights are cut.
+# program itself, which a tiny arm tells: within 3%, with carried state, recomputation, parts of batches and bf16, and where
+# a task's images are kept; and of one of four ranks, whose moments and master weights are cut.
 # Tier: slow.
 set -u
 program=$(realpath "$1")
@@ -24,30 +24,48 @@ arms:
   parts: {train.accumulate: 2}
   bf16: {train.dtype: bf16}
 Y
-"$program" study study.yaml check=true out=s >said.txt 2>err.txt || { cat err.txt; exit 1; }
-"$program" study study.yaml out=s --quiet >out.txt 2>err.txt || { cat err.txt; exit 1; }
-python3 - <<'P'
+cat >kept.yaml <<Y
+task: pathfinder
+model: {layers: 1, width: 16}
+mixer.heads: 1
+train: {steps: 2, batch: 10, warmup: 1}
+eval: {samples: 10}
+seeds: [1]
+jobs: 1
+threads: 1
+arms:
+  tiny: {task.samples: 10}
+  kept: {task.samples: 20000}
+Y
+cat >compare.py <<'P'
 import json, sys
 said = {}
-for line in open("said.txt").read().splitlines()[1:]:
+for line in open(sys.argv[1] + ".txt").read().splitlines()[1:]:
     words = line.split()
     if not words: break  # what follows is of the whole study
     said[words[0]] = (float(words[4]) * 1e6, float(words[6]) * 1e6)
 used = {a["name"]: (a["training"]["peak_bytes"], a["evaluation"]["peak_bytes"])
-        for a in json.load(open("s/timing.json"))["arms"]}
+        for a in json.load(open(sys.argv[1] + "/timing.json"))["arms"]}
+kinds = ("train", "test")
 wrong = 0
-for kind in (0, 1):
+for kind in map(kinds.index, sys.argv[2:]):
     own = used["tiny"][kind] - said["tiny"][kind]
     for arm in said:
         above = said[arm][kind] / (used[arm][kind] - own) - 1
         bad = arm != "tiny" and abs(above) > 0.03
         wrong += bad
         print("%-10s %-5s said %7.1f MB, used %7.1f MB beside %5.1f: %+5.1f%%%s" % (
-            arm, ("train", "test")[kind], said[arm][kind] / 1e6, (used[arm][kind] - own) / 1e6, own / 1e6, 100 * above,
+            arm, kinds[kind], said[arm][kind] / 1e6, (used[arm][kind] - own) / 1e6, own / 1e6, 100 * above,
             "  WRONG" if bad else ""))
 sys.exit(wrong > 0)
 P
-[ $? -eq 0 ] || failures=1
+held_against() { # STUDY KIND...
+    "$program" study $1.yaml check=true out=$1 >$1.txt 2>err.txt || { cat err.txt; exit 1; }
+    "$program" study $1.yaml out=$1 --quiet >out.txt 2>err.txt || { cat err.txt; exit 1; }
+    python3 compare.py "$@" || failures=1
+}
+held_against study train test
+held_against kept train # tests keep no images
 cat >ranks.py <<'P'
 import json, os, subprocess, sys
 program, port = sys.argv[1], 20000 + os.getpid() % 12000

@@ -67,7 +67,7 @@ static void open_setup(setup *s, const char *name, order how, const char *more, 
              how == DOCUMENTS ? "documents.jsonl" : "corpus.txt");
     s->data_settings.loader = how == SHUFFLED ? LS_LOADER_SHUFFLED : LS_LOADER_STREAM;
     s->data_settings.borders = how == DOCUMENTS;
-    must(ctx, ls_data_open(ctx, &s->data_settings, folder, &s->data));
+    must(ctx, ls_data_open(ctx, &s->data_settings, folder, NULL, &s->data));
     must(ctx, ls_data_loader(ctx, &s->data, &s->data_settings, s->train.batch, s->train.length, 1,
                              &s->loader));
     ls_settings words = {0};

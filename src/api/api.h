@@ -16,6 +16,7 @@ struct longshot_engine {
     int64_t threads; /* as asked for */
     volatile sig_atomic_t stop;
     char folder[LS_OPTION_TEXT_BYTES]; /* of the last training or study */
+    ls_known_keys known;               /* of the call */
 };
 
 struct longshot_tokenizer {

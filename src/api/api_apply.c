@@ -18,22 +18,23 @@ static ls_status tell_rows(ls_ctx *ctx, const longshot_apply_options *options,
     return LS_OK;
 }
 
-static ls_status compare(ls_ctx *ctx, const char *what, const longshot_apply_options *options,
-                         ls_settings *settings) {
+static ls_status compare(longshot_engine *engine, const char *what,
+                         const longshot_apply_options *options, ls_settings *settings) {
     static const ls_section sections[] = {{"", &ls_compare_options},
                                           {"", &ls_compare_tables_options},
                                           {"model", &ls_model_options},
                                           {0}};
+    ls_ctx *ctx = &engine->ctx;
     ls_compare_keys keys;
     ls_comparison comparison = {0};
     ls_comparer *comparer = NULL;
     ls_status status;
+    ls_keys_know(ctx, settings, sections, NULL, &engine->known);
     LS_TRY(ls__api_refuse_engine_keys(ctx, settings));
     LS_TRY(ls_options_default(ctx, &ls_compare_options, &keys));
     LS_TRY(ls_settings_apply_top(ctx, settings, "apply", &ls_compare_options, &keys));
     LS_TRY_GOTO(ls_comparer_new(ctx, what, &keys, settings, &comparer));
-    LS_TRY_GOTO(ls_settings_finish_sections(ctx, settings,
-                                            (const ls_section *const[]){sections, NULL}, true));
+    LS_TRY_GOTO(ls_settings_finish_sections(ctx, settings, true));
     LS_TRY_GOTO(ls_comparer_run(comparer, &comparison));
     if (comparison.table != NULL)
         status = LS_FAIL(ctx, LS_EUSE, "name a file for the table: output=FILE");
@@ -54,7 +55,7 @@ int longshot_apply(longshot_engine *engine, const char *what,
     ctx->device = NULL; /* comparisons are the processor's, in f64 where not asked otherwise */
     ls_status status = ls__api_options(ctx, options, &all, sizeof all, "longshot_apply_options");
     if (status == LS_OK) status = ls__api_put_settings(ctx, all.settings, &settings);
-    if (status == LS_OK) status = compare(ctx, what, &all, &settings);
+    if (status == LS_OK) status = compare(engine, what, &all, &settings);
     ls_settings_clear(ctx, &settings);
     ctx->device = device;
     return ls__api_end(engine, status);

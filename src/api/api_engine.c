@@ -81,6 +81,7 @@ void ls__api_put_result(const void *from, size_t known, void *result) {
 
 ls_ctx *ls__api_begin(longshot_engine *engine) {
     engine->ctx.error = (ls_error){0};
+    engine->ctx.sections = NULL;
     return &engine->ctx;
 }
 

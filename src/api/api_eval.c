@@ -63,6 +63,7 @@ static ls_status evaluate(longshot_engine *engine, const char *path,
     ls_dtype type;
     bool typed;
     int64_t seed;
+    ls_keys_know(ctx, settings, sections, NULL, &engine->known);
     LS_TRY(ls__api_refuse_engine_keys(ctx, settings));
     LS_TRY(ls_trained_dtype(ctx, settings, &type, &typed));
     LS_TRY(ls__api_read_seed(ctx, settings, &seed));
@@ -78,8 +79,7 @@ static ls_status evaluate(longshot_engine *engine, const char *path,
     ls_evaluation evaluation;
     ls_status status;
     LS_TRY_GOTO(ls_evaluation_open(ctx, &request, &evaluation));
-    LS_TRY_GOTO(ls_settings_finish_sections(ctx, settings,
-                                            (const ls_section *const[]){sections, NULL}, true));
+    LS_TRY_GOTO(ls_settings_finish_sections(ctx, settings, true));
     LS_TRY_GOTO(ls_evaluation_run(&evaluation, &hooks));
     status = tell(&evaluation, options, json);
 fail:

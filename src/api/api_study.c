@@ -58,9 +58,9 @@ static ls_status study_of(longshot_engine *engine, const ls_study_request *reque
     ls_study study;
     ls_text summary = {0};
     ls_status status;
+    ls_keys_know(ctx, request->settings, sections, NULL, &engine->known);
     LS_TRY_GOTO(ls_study_read(ctx, request, &study));
-    LS_TRY_GOTO(ls_settings_finish_sections(ctx, request->settings,
-                                            (const ls_section *const[]){sections, NULL}, true));
+    LS_TRY_GOTO(ls_settings_finish_sections(ctx, request->settings, true));
     LS_TRY_GOTO(run(&study, hooks, &summary));
     LS_TRY_GOTO(ls_text_status(&summary));
     snprintf(engine->folder, sizeof engine->folder, "%s", study.keys.out);

@@ -34,6 +34,7 @@ static ls_status train(longshot_engine *engine, const longshot_train_options *op
     const char *folder = ls_settings_get(settings, "out");
     ls_training_request request = {
         .settings = settings, .folder = folder == NULL ? "" : folder, .cache = engine->cache};
+    ls_keys_know(ctx, settings, sections, NULL, &engine->known);
     LS_TRY(ls__api_refuse_engine_keys(ctx, settings));
     LS_TRY(ls__api_read_seed(ctx, settings, &request.seed));
     listener to = {engine, options};
@@ -43,8 +44,7 @@ static ls_status train(longshot_engine *engine, const longshot_train_options *op
     ls_train_result result;
     ls_status status;
     LS_TRY_GOTO(ls_training_read(ctx, &request, &training));
-    LS_TRY_GOTO(ls_settings_finish_sections(ctx, settings,
-                                            (const ls_section *const[]){sections, NULL}, false));
+    LS_TRY_GOTO(ls_settings_finish_sections(ctx, settings, false));
     status = ls_training_run(&training, &hooks, &result);
     if (status != LS_OK && status != LS_ESTOP) goto fail;
     snprintf(engine->folder, sizeof engine->folder, "%s", training.folder);

@@ -313,6 +313,21 @@ ls_status ls_path_join(ls_ctx *ctx, char *out, size_t bytes, const char *a, cons
     return LS_OK;
 }
 
+ls_status ls_path_find(ls_ctx *ctx, const char *given, const char *run, char *out, size_t bytes) {
+    enum { ABOVE_MAX = 8 };
+    char above[PATH_BYTES];
+    size_t length = (size_t)snprintf(above, sizeof above, "%s", run == NULL ? "" : run);
+    const bool looks = run != NULL && given[0] != '/' && !ls_path_exists(given);
+    for (int i = 0; looks && i < ABOVE_MAX && length + 3 < sizeof above; i++) {
+        length += (size_t)snprintf(above + length, sizeof above - length, "/..");
+        LS_TRY(ls_path_join(ctx, out, bytes, above, given));
+        if (ls_path_exists(out)) return LS_OK;
+    }
+    if ((size_t)snprintf(out, bytes, "%s", given) >= bytes)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", given);
+    return LS_OK;
+}
+
 /* lengths in files have 64 bits: each is a size that can be asked for */
 _Static_assert(sizeof(size_t) >= sizeof(uint64_t), "sizes have 64 bits");
 

@@ -99,6 +99,35 @@ ls_status ls_fail_unknown(ls_ctx *ctx, const char *what, const char *where, cons
     return LS_FAIL(ctx, LS_EUSE, "there is no %s %s%s; there are %s", what, where, word, names);
 }
 
+/* How many keys of ctx->sections have the last word of one that is in none of its own section; the
+ * first of them into `out`. 0 where it is there itself: that one has no effect, or another kind of
+ * mixer has it. */
+static int keys_elsewhere(const ls_ctx *ctx, const char *where, const char *word, char *out,
+                          size_t bytes) {
+    const char *dot = strrchr(word, '.'), *last = dot == NULL ? word : dot + 1;
+    char given[256], key[256];
+    int found = 0;
+    snprintf(given, sizeof given, "%s%s", where, word);
+    for (const ls_section *const *list = ctx->sections; list != NULL && *list != NULL; list++)
+        for (const ls_section *s = *list; s->table != NULL; s++) {
+            if (ls_options_find(s->table, last) == NULL) continue;
+            snprintf(key, sizeof key, "%s%s%s", s->prefix, s->prefix[0] == '\0' ? "" : ".", last);
+            if (strcmp(key, given) == 0) return 0;
+            if (found > 0 && strcmp(key, out) == 0) continue; /* a section of two tables */
+            if (found++ == 0) snprintf(out, bytes, "%s", key);
+        }
+    return found;
+}
+
+ls_status ls_fail_unknown_key(ls_ctx *ctx, const char *where, const char *word, ls_name_at name_at,
+                              const void *list) {
+    char key[256];
+    const int found = keys_elsewhere(ctx, where, word, key, sizeof key);
+    if (found == 1 || (found > 1 && ls_name_nearest(word, name_at, list) == NULL))
+        return LS_FAIL(ctx, LS_EUSE, "there is no key %s%s: did you mean %s?", where, word, key);
+    return ls_fail_unknown(ctx, "key", where, word, name_at, list);
+}
+
 ls_status ls_name_find(ls_ctx *ctx, const char *what, const char *word, ls_name_at name_at,
                        const void *list, size_t *index) {
     const char *name;
@@ -276,7 +305,7 @@ ls_status ls_options_set(ls_ctx *ctx, const ls_option_table *table, const char *
                          const char *key, const char *value, void *into) {
     const ls_option *option = ls_options_find(table, key);
     if (option != NULL) return set_field(ctx, where, option, value, (char *)into + option->offset);
-    return ls_fail_unknown(ctx, "key", where, key, key_at, table);
+    return ls_fail_unknown_key(ctx, where, key, key_at, table);
 }
 
 /* The shortest text that strtod reads back to the same bits. */

@@ -101,6 +101,12 @@ typedef struct ls_option_table {
 #define LS_OPTIONS(array, type)                                                                    \
     { (array), sizeof(array) / sizeof((array)[0]), sizeof(type) }
 
+/* Keys "prefix.KEY" (prefix "": KEY alone) of one table. */
+typedef struct ls_section {
+    const char *prefix;
+    const ls_option_table *table; /* NULL ends a list */
+} ls_section;
+
 /* Fills `into` with the table's defaults. A default that does not parse is LS_EBUG. */
 ls_status ls_options_default(ls_ctx *ctx, const ls_option_table *table, void *into);
 /* Sets one field. `where` names the section for messages ("model." or ""). LS_EUSE for an unknown
@@ -143,6 +149,11 @@ const char *ls_name_nearest(const char *word, ls_name_at name_at, const void *li
  * says that. */
 ls_status ls_fail_unknown(ls_ctx *ctx, const char *what, const char *where, const char *word,
                           ls_name_at name_at, const void *list);
+/* The same of a key that its own section (`where`, or `word` itself) has not. If another section of
+ * ctx->sections has one of that name, it is named before any that is spelled much alike; if several
+ * have one, only where none is spelled alike. */
+ls_status ls_fail_unknown_key(ls_ctx *ctx, const char *where, const char *word, ls_name_at name_at,
+                              const void *list);
 /* The index of the one that the word is, or LS_EUSE as above. */
 ls_status ls_name_find(ls_ctx *ctx, const char *what, const char *word, ls_name_at name_at,
                        const void *list, size_t *index);

@@ -177,22 +177,21 @@ ls_status ls_settings_finish(ls_ctx *ctx, const ls_settings *settings, const cha
     for (size_t i = 0; i < settings->count; i++) {
         if (settings->items[i].used) continue;
         static const char *const none[] = {NULL};
-        return ls_fail_unknown(ctx, "key", "", settings->items[i].key, ls_name_in_array,
-                               known == NULL ? none : known);
+        return ls_fail_unknown_key(ctx, "", settings->items[i].key, ls_name_in_array,
+                                   known == NULL ? none : known);
     }
     return LS_OK;
 }
 
-ls_status ls_settings_finish_sections(ls_ctx *ctx, const ls_settings *settings,
-                                      const ls_section *const *lists, bool extend) {
+ls_status ls_settings_finish_sections(ls_ctx *ctx, const ls_settings *settings, bool extend) {
     enum { KNOWN_MAX = 512 };
     const char *known[KNOWN_MAX + 1];
     /* the names are put together in one text; what it moves while it grows is why the pointers are
      * taken afterwards */
     size_t starts[KNOWN_MAX], count = 0;
     ls_text names = {0};
-    for (; *lists != NULL; lists++)
-        for (const ls_section *s = *lists; s->table != NULL; s++)
+    for (const ls_section *const *list = ctx->sections; list != NULL && *list != NULL; list++)
+        for (const ls_section *s = *list; s->table != NULL; s++)
             for (size_t i = 0; i < s->table->count && count < KNOWN_MAX; i++) {
                 starts[count++] = names.length;
                 ls_text_printf(ctx, &names, "%s%s%s", s->prefix, s->prefix[0] == '\0' ? "" : ".",

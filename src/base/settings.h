@@ -53,15 +53,8 @@ ls_status ls_setting_check_effect(ls_ctx *ctx, const ls_settings *settings, ls_s
                                   const void *from, const ls_fact *facts);
 /* LS_EUSE naming the first key that nobody read; `known` (NULL-ended) are offered as nearest. */
 ls_status ls_settings_finish(ls_ctx *ctx, const ls_settings *settings, const char *const *known);
-/* Keys "prefix.KEY" (prefix "": KEY alone) of one table. */
-typedef struct ls_section {
-    const char *prefix;
-    const ls_option_table *table; /* NULL ends a list */
-} ls_section;
-/* The same, where the known keys are those of `lists` (NULL-ended, of lists) and, if `extend`, that
- * one. */
-ls_status ls_settings_finish_sections(ls_ctx *ctx, const ls_settings *settings,
-                                      const ls_section *const *lists, bool extend);
+/* The same, where the known keys are those of ctx->sections and, if `extend`, that one. */
+ls_status ls_settings_finish_sections(ls_ctx *ctx, const ls_settings *settings, bool extend);
 /* Sets the fields of `into` from the keys without a section that the table has, or, where `alias`
  * is not NULL, from alias.KEY; keys that the table has not are left for others. */
 ls_status ls_settings_apply_top(ls_ctx *ctx, const ls_settings *settings, const char *alias,

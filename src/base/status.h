@@ -57,6 +57,9 @@ typedef struct ls_ctx {
         *device; /* where to compute: see tensor/engine/device.h; NULL: the processor */
     void (*log)(void *user, const char *line); /* progress and messages; may be NULL */
     void *log_user;
+    /* The keys that whoever uses this context takes, as lists of sections (base/option.h); NULL-ended,
+     * or NULL. An error about a key that there is not may name one of them. */
+    const struct ls_section *const *sections;
     int64_t allocations;      /* made so far: lets a test prove that a loop makes none */
     const volatile int *stop; /* a sig_atomic_t, or NULL: see ls_check_stop */
     /* Everything is prepared as for work, and no program computes: what a work would take is then

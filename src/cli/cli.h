@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <signal.h>
 
-#include "base/settings.h"
+#include "model/model.h"
 #include "ranks/ranks.h"
 #include "tensor/engine/dtype.h"
 
@@ -26,6 +26,7 @@ typedef struct ls_cli {
     int argc; /* the words as they were typed */
     char **argv;
     ls_settings settings;     /* the recipe, overridden by the key=value words */
+    ls_known_keys known;      /* what these may be */
     const char *const *words; /* words that are neither settings nor flags */
     size_t word_count;
     const char *recipe; /* the file or folder that the settings began with, or NULL */

@@ -8,7 +8,6 @@
 
 #include "base/json.h"
 #include "cli/cli.h"
-#include "mixer/mixer.h"
 
 #define FIELD(name) ls_common_settings, name
 static const ls_option options[] = {
@@ -48,13 +47,7 @@ ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *ta
 }
 
 ls_status ls_cli_finish_settings(ls_cli *cli) {
-    const ls_section common[] = {{"", &ls_common_options}, {0}};
-    /* mixers have keys of their own; those of the most usual one are named where they are near */
-    const ls_mixer_type *usual =
-        has_section(cli->verb, "model") ? ls_mixer_find("attention") : NULL;
-    const ls_section mixer[] = {{"mixer", usual == NULL ? NULL : &usual->options}, {0}};
-    const ls_section *const lists[] = {common, cli->verb->sections, mixer, NULL};
-    return ls_settings_finish_sections(&cli->ctx, &cli->settings, lists, cli->verb->model_keys);
+    return ls_settings_finish_sections(&cli->ctx, &cli->settings, cli->verb->model_keys);
 }
 
 ls_status ls_cli_print(ls_cli *cli, const char *text, size_t length) {

@@ -217,6 +217,8 @@ static ls_status run_verb(ls_cli *cli, int count, char **argv) {
         goto fail;
     }
     cli->live = isatty(STDERR_FILENO) && !cli->quiet && getenv("NO_COLOR") == NULL;
+    static const ls_section common[] = {{"", &ls_common_options}, {0}};
+    ls_keys_know(ctx, &cli->settings, cli->verb->sections, common, &cli->known);
     LS_TRY_GOTO(take_common(cli));
     LS_TRY_GOTO(cli->verb->run(cli));
     /* none leaves before rank 0 has reported: what fails there is the end of all */

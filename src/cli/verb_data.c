@@ -73,7 +73,7 @@ static ls_status run(ls_cli *cli) {
     if (tokenizer && !named)
         return LS_FAIL(ctx, LS_EUSE, "say where the tokenizer goes: out=FOLDER");
     const char *cache = prepare && named ? about.out : cli->common.cache;
-    LS_TRY(ls_data_open(ctx, &settings, cache, &data));
+    LS_TRY(ls_data_open(ctx, &settings, cache, NULL, &data));
     ls_status status = LS_OK;
     if (tokenizer) status = ls_folder_make(ctx, about.out);
     if (tokenizer && status == LS_OK) status = ls_tokenizer_save(ctx, data.tokenizer, about.out);

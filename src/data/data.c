@@ -71,6 +71,7 @@ typedef struct opener {
     ls_ctx *ctx;
     const ls_data_settings *settings;
     char cache[PATH_BYTES];
+    const char *run; /* that the settings are of, or NULL */
     origin train[LS_DATA_PARTS_MAX];
     size_t count;
     origin validation, test; /* of paths of their own; else without a corpus */
@@ -168,13 +169,24 @@ static uint64_t tokenizer_key(const opener *o) {
     return key;
 }
 
+/* A path of a run's settings may lead from another folder than the present one; `word` is none. */
+static ls_status find_path(const opener *o, const char *given, const char *word, char *out,
+                           size_t bytes) {
+    const char *run = strcmp(given, word) == 0 ? NULL : o->run;
+    LS_TRY(ls_path_find(o->ctx, given, run, out, bytes));
+    if (strcmp(given, out) != 0) ls_say(o->ctx, "%s of the run is %s", given, out);
+    return LS_OK;
+}
+
 static ls_status open_tokenizer(opener *o) {
     ls_ctx *ctx = o->ctx;
     ls_tokenizer **out = &o->out->tokenizer;
     char *folder = o->out->tokenizer_path;
     const size_t room = sizeof o->out->tokenizer_path;
-    snprintf(folder, room, "%s", o->settings->tokenizer);
-    if (strcmp(o->settings->tokenizer, "train") != 0) return ls_tokenizer_load(ctx, folder, out);
+    if (strcmp(o->settings->tokenizer, "train") != 0) {
+        LS_TRY(find_path(o, o->settings->tokenizer, "byte", folder, room));
+        return ls_tokenizer_load(ctx, folder, out);
+    }
     if ((size_t)snprintf(folder, room, "%s/bpe-%016" PRIx64 "-%" PRId64, o->cache, tokenizer_key(o),
                          o->settings->vocabulary) >= room)
         return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", o->cache);
@@ -242,14 +254,19 @@ static bool is_of_cache(const char *name) {
 
 /* ---- the corpora that are meant ---- */
 
+/* One more path of a corpus. */
+static ls_status open_corpus(const opener *o, const char *given, ls_corpus **out) {
+    char path[PATH_BYTES];
+    const ls_corpus_format format = (ls_corpus_format)o->settings->format;
+    LS_TRY(find_path(o, given, "default", path, sizeof path));
+    return *out == NULL ? ls_corpus_open(o->ctx, path, format, o->settings->text_key, out)
+                        : ls_corpus_add(o->ctx, *out, path, format);
+}
+
 /* Paths [first, end) of a list as one corpus. */
 static ls_status open_paths(const opener *o, const ls_data_paths *paths, size_t first, size_t end,
                             origin *out) {
-    const ls_corpus_format format = (ls_corpus_format)o->settings->format;
-    LS_TRY(
-        ls_corpus_open(o->ctx, paths->at[first].path, format, o->settings->text_key, &out->corpus));
-    for (size_t i = first + 1; i < end; i++)
-        LS_TRY(ls_corpus_add(o->ctx, out->corpus, paths->at[i].path, format));
+    for (size_t i = first; i < end; i++) LS_TRY(open_corpus(o, paths->at[i].path, &out->corpus));
     return LS_OK;
 }
 
@@ -286,8 +303,7 @@ static ls_status open_training(opener *o) {
         if (paths.mixed) return open_mixture(o, &paths);
         LS_TRY(open_paths(o, &paths, 0, paths.count, whole));
     } else {
-        LS_TRY(ls_corpus_open(o->ctx, s->corpus, (ls_corpus_format)s->format, s->text_key,
-                              &whole->corpus));
+        LS_TRY(open_corpus(o, s->corpus, &whole->corpus));
         if (s->test[0] == '\0') whole->shares.test = s->test_share;
     }
     if (s->validation[0] == '\0') whole->shares.validation = s->validation_share;
@@ -369,8 +385,9 @@ static ls_status open_all(opener *o, const char *cache_folder, bool training) {
 }
 
 static ls_status open_dataset(ls_ctx *ctx, const ls_data_settings *settings,
-                              const char *cache_folder, bool training, ls_dataset *out) {
-    opener o = {.ctx = ctx, .settings = settings, .out = out};
+                              const char *cache_folder, const char *run, bool training,
+                              ls_dataset *out) {
+    opener o = {.ctx = ctx, .settings = settings, .run = run, .out = out};
     *out = (ls_dataset){0};
     ls_status status = open_all(&o, cache_folder, training);
     close_corpora(&o);
@@ -379,13 +396,13 @@ static ls_status open_dataset(ls_ctx *ctx, const ls_data_settings *settings,
 }
 
 ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
-                       ls_dataset *out) {
-    return open_dataset(ctx, settings, cache_folder, true, out);
+                       const char *run, ls_dataset *out) {
+    return open_dataset(ctx, settings, cache_folder, run, true, out);
 }
 
 ls_status ls_data_open_test(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
-                            ls_dataset *out) {
-    return open_dataset(ctx, settings, cache_folder, false, out);
+                            const char *run, ls_dataset *out) {
+    return open_dataset(ctx, settings, cache_folder, run, false, out);
 }
 
 void ls_data_close(ls_ctx *ctx, ls_dataset *data) {

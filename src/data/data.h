@@ -45,13 +45,14 @@ bool ls_data_validates(const ls_data_settings *settings);
 
 /* Opens what the settings name. Token files, and the tokenizer that tokenizer=train makes, are kept
  * in the cache folder (made where it is missing; empty: longshot in the user's cache) under a name
- * that tells corpus, tokenizer and split; a damaged file there is made again. On failure *out is
+ * that tells corpus, tokenizer and split; a damaged file there is made again. Paths are those of
+ * `run`, the folder of a run whose settings these are, or NULL (ls_path_find). On failure *out is
  * empty. */
 ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
-                       ls_dataset *out);
+                       const char *run, ls_dataset *out);
 /* The same without what only training reads: tokenizer and test documents alone. */
 ls_status ls_data_open_test(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
-                            ls_dataset *out);
+                            const char *run, ls_dataset *out);
 void ls_data_close(ls_ctx *ctx, ls_dataset *data);
 /* Tokens for training, of all parts. */
 int64_t ls_data_tokens(const ls_dataset *data);

@@ -13,17 +13,28 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- opening ---- */
 
-static bool is_same_file(const char *a, const char *b) {
-    char one[PATH_MAX], two[PATH_MAX];
-    if (strcmp(a, b) == 0) return true;
-    return realpath(a, one) != NULL && realpath(b, two) != NULL && strcmp(one, two) == 0;
+/* The folder that paths of its settings may lead from; a run that is only planned has none. */
+static const char *run_of(const ls_evaluation *e) {
+    return e->trained.folder[0] == '\0' ? NULL : e->trained.folder;
+}
+
+/* Of a path that is to be scored and one that the run was trained on. */
+static bool is_same_file(const ls_evaluation *e, const char *scored, const char *trained) {
+    char found[PATH_BYTES], one[PATH_MAX], two[PATH_MAX];
+    if (strcmp(scored, trained) == 0) return true;
+    if (ls_path_find(e->ctx, trained, run_of(e), found, sizeof found) != LS_OK) {
+        e->ctx->error = (ls_error){0}; /* a path that long leads nowhere */
+        return false;
+    }
+    return realpath(scored, one) != NULL && realpath(found, two) != NULL && strcmp(one, two) == 0;
 }
 
 /* Which documents are for testing follows from the share: with another some were trained on. */
 static ls_status check_share(const ls_evaluation *e, const ls_data_settings *trained) {
     const bool differs =
         e->data.test_share != trained->test_share || e->data.format != trained->format;
-    if (!differs || e->test_alone || !is_same_file(e->data.corpus, trained->corpus)) return LS_OK;
+    if (!differs || e->test_alone || !is_same_file(e, e->data.corpus, trained->corpus))
+        return LS_OK;
     return LS_FAIL(e->ctx, LS_EUSE,
                    "%s differs from the run's on the same corpus, so documents that it was trained "
                    "on would be scored (leave it out, or set data.corpus)",
@@ -31,28 +42,29 @@ static ls_status check_share(const ls_evaluation *e, const ls_data_settings *tra
 }
 
 /* Whether two lists of paths have one in common. */
-static bool share_path(ls_ctx *ctx, const char *a, const char *b) {
+static bool share_path(const ls_evaluation *e, const char *scored, const char *trained) {
+    ls_ctx *ctx = e->ctx;
     ls_data_paths one, two;
     bool shared = false;
-    if (a[0] == '\0' || b[0] == '\0') return false;
-    if (ls_data_paths_read(ctx, "", a, &one) != LS_OK ||
-        ls_data_paths_read(ctx, "", b, &two) != LS_OK) {
+    if (scored[0] == '\0' || trained[0] == '\0') return false;
+    if (ls_data_paths_read(ctx, "", scored, &one) != LS_OK ||
+        ls_data_paths_read(ctx, "", trained, &two) != LS_OK) {
         ctx->error = (ls_error){0}; /* who opens them will say it */
         return false;
     }
     for (size_t i = 0; i < one.count; i++)
         for (size_t j = 0; j < two.count; j++)
-            shared |= is_same_file(one.at[i].path, two.at[j].path);
+            shared |= is_same_file(e, one.at[i].path, two.at[j].path);
     return shared;
 }
 
 /* To score what was learnt from is no mistake, but it is no test. */
 static void say_trained_on(const ls_evaluation *e, const ls_data_settings *trained) {
     const char *learnt = trained->train[0] != '\0' ? trained->train : trained->corpus;
-    if (share_path(e->ctx, e->data.test, learnt))
+    if (share_path(e, e->data.test, learnt))
         ls_say(e->ctx, "data.test=%s is what the run was trained on: this is no test",
                e->data.test);
-    if (share_path(e->ctx, e->data.test, trained->validation))
+    if (share_path(e, e->data.test, trained->validation))
         ls_say(e->ctx, "data.test=%s is data.validation, by which the run was chosen",
                e->data.test);
 }
@@ -151,6 +163,9 @@ ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request,
                              ls_evaluation *out) {
     *out = (ls_evaluation){
         .ctx = ctx, .cache = request->cache, .seed = request->seed, .trained = {.ctx = ctx}};
+    static const char *const paths[] = {"data.corpus", "data.test", "task.path"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        out->data_given |= ls_settings_has(request->settings, paths[i]);
     LS_TRY(ls_options_default(ctx, &ls_eval_options, &out->settings));
     LS_TRY(request->planned != NULL ? ls_trained_rehearse(ctx, request->planned, request->settings,
                                                           request->type, &out->trained)
@@ -196,8 +211,9 @@ static ls_status identity(const ls_evaluation *e, uint64_t *out) {
 
 ls_status ls_evaluation_data(const ls_evaluation *e, ls_dataset *out) {
     ls_ctx *ctx = e->ctx;
-    LS_TRY(e->test_alone ? ls_data_open_test(ctx, &e->data, e->cache, out)
-                         : ls_data_open(ctx, &e->data, e->cache, out));
+    const char *run = e->data_given ? NULL : run_of(e);
+    LS_TRY(e->test_alone ? ls_data_open_test(ctx, &e->data, e->cache, run, out)
+                         : ls_data_open(ctx, &e->data, e->cache, run, out));
     if (ls_token_file_documents(out->test) > 0) return LS_OK;
     ls_data_close(ctx, out);
     return LS_FAIL(ctx, LS_EINPUT, "there are no documents for testing: give data.test=PATH%s",
@@ -205,7 +221,8 @@ ls_status ls_evaluation_data(const ls_evaluation *e, ls_dataset *out) {
 }
 
 static ls_status open_data(ls_evaluation *e, ls_dataset *out) {
-    if (e->task.type != NULL) return ls_task_open(e->ctx, &e->task, LS_TASK_TEST);
+    if (e->task.type != NULL)
+        return ls_task_open(e->ctx, &e->task, LS_TASK_TEST, e->data_given ? NULL : run_of(e));
     LS_TRY(ls_evaluation_data(e, out));
     e->data_hash = ls_data_hash(out);
     return LS_OK;

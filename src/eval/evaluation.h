@@ -31,6 +31,7 @@ typedef struct ls_evaluation {
     ls_eval_settings settings;
     ls_task task;            /* of the run; type NULL: a corpus */
     ls_data_settings data;   /* the corpus, always with the run's tokenizer */
+    bool data_given;         /* documents, or a task's files, are the request's own */
     bool test_alone;         /* test documents of the request's own: no others are opened */
     ls_eval_results results; /* of ls_evaluation_run */
     uint64_t data_hash;      /* of the corpus, or of those test documents, likewise */

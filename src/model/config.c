@@ -217,3 +217,28 @@ void ls_model_config_clear(ls_ctx *ctx, ls_model_config *config) {
     ls_position_clear(ctx, &config->position);
     *config = (ls_model_config){0};
 }
+
+/* The mixer that the settings name; nobody has read it by that. */
+static const ls_mixer_type *named_mixer(const ls_settings *settings) {
+    for (size_t i = 0; i < settings->count; i++)
+        if (strcmp(settings->items[i].key, "model.mixer") == 0)
+            return ls_mixer_find(settings->items[i].value);
+    return NULL;
+}
+
+void ls_keys_know(ls_ctx *ctx, const ls_settings *settings, const ls_section *own,
+                  const ls_section *common, ls_known_keys *keys) {
+    size_t count = 0;
+    const ls_mixer_type *mixer = NULL;
+    *keys = (ls_known_keys){0};
+    for (const ls_section *s = own; s != NULL && s->table != NULL; s++)
+        if (s->table == &ls_model_options && (mixer = named_mixer(settings)) == NULL)
+            mixer = ls_mixer_find("attention"); /* the most usual one */
+    if (common != NULL) keys->lists[count++] = common;
+    if (own != NULL) keys->lists[count++] = own;
+    if (mixer != NULL) {
+        keys->mixer[0] = (ls_section){"mixer", &mixer->options};
+        keys->lists[count++] = keys->mixer;
+    }
+    ctx->sections = keys->lists;
+}

@@ -105,6 +105,16 @@ ls_mixer ls_model_encoder_mixer(const ls_model_config *config, int64_t layer);
  * mixer.NAME.KEY to those of a type or to the one with a label. The config is checked whole.
  * LS_EUSE in one sentence otherwise. */
 ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out);
+/* What ls_ctx.sections needs. */
+typedef struct ls_known_keys {
+    ls_section mixer[2];
+    const ls_section *lists[4];
+} ls_known_keys;
+/* Says which keys a caller takes, for errors about one that there is not: those of `own` and
+ * `common` (lists, or NULL) and, where `own` describes models, those of the mixer that the settings
+ * name, or of the most usual one. `keys` are the context's from now on. */
+void ls_keys_know(ls_ctx *ctx, const ls_settings *settings, const ls_section *own,
+                  const ls_section *common, ls_known_keys *keys);
 /* The extensions alone: extend=a,b and extend.KEY, which belongs to every chosen extension that has
  * the key, or extend.NAME.KEY, which belongs to one. */
 ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,

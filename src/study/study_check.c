@@ -167,7 +167,7 @@ static ls_status prepare_data(rehearsal *r) {
     LS_TRY(ls_options_default(ctx, &ls_data_options, &settings));
     LS_TRY(ls_settings_apply(ctx, &r->arm->training, "data", &ls_data_options, ls_training_facts,
                              &settings));
-    LS_TRY(ls_data_open(ctx, &settings, r->study->from.cache, &data));
+    LS_TRY(ls_data_open(ctx, &settings, r->study->from.cache, NULL, &data));
     memcpy(r->tokenizer, data.tokenizer_path, sizeof r->tokenizer);
     ls_data_close(ctx, &data);
     return LS_OK;

@@ -85,7 +85,7 @@ static ls_status open_suite(ls_suite *suite) {
     own->length = suite->model->config->trained_length;
     LS_TRY(find_arena(suite));
     LS_TRY(ls_task_check(suite->ctx, &own->task, own->length));
-    LS_TRY(ls_task_open(suite->ctx, &own->task, LS_TASK_TEST));
+    LS_TRY(ls_task_open(suite->ctx, &own->task, LS_TASK_TEST, NULL));
     const int64_t stored = ls_task_stored(&own->task, LS_TASK_TEST);
     const int64_t all = stored > 0 ? stored : own->what->samples;
     suite->groups = suite->settings.samples > 0 ? suite->settings.samples : all;

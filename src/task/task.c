@@ -4,6 +4,8 @@
 
 #include "base/file.h"
 
+enum { PATH_BYTES = 4096 };
+
 #define FIELD(name) ls_task_settings, name
 static const ls_option options[] = {
     LS_CHOICE("loss", FIELD(loss), "answers", "answers|all",
@@ -125,23 +127,25 @@ static const ls_records_part *part_of(const ls_task *task, ls_task_set set) {
     return &task->records->parts[set == LS_TASK_TRAIN ? LS_RECORDS_TRAIN : settings->split];
 }
 
-ls_status ls_task_open(ls_ctx *ctx, ls_task *task, ls_task_set set) {
+ls_status ls_task_open(ls_ctx *ctx, ls_task *task, ls_task_set set, const char *run) {
+    char path[PATH_BYTES];
     const ls_records_settings *settings = task->options;
     if (task->type->load == NULL) return LS_OK;
     if (settings->path[0] == '\0')
         return LS_FAIL(ctx, LS_EUSE,
                        "task %s reads files: say where they are with task.path=FOLDER",
                        task->type->name);
-    if (!ls_path_is_folder(settings->path))
-        return LS_FAIL(ctx, LS_EINPUT, "task.path: %s is not a folder", settings->path);
+    LS_TRY(ls_path_find(ctx, settings->path, run, path, sizeof path));
+    if (!ls_path_is_folder(path))
+        return LS_FAIL(ctx, LS_EINPUT, "task.path: %s is not a folder", path);
     task->records = ls_new(ctx, 1, sizeof *task->records);
     if (task->records == NULL) return LS_ENOMEM;
-    LS_TRY(task->type->load(ctx, settings->path, task->records));
+    LS_TRY(task->type->load(ctx, path, task->records));
     LS_TRY(ls_records_hold_out(ctx, settings->holdout, task->records));
     const ls_records_part *part = part_of(task, set);
     if (part->count > 0) return LS_OK;
     return LS_FAIL(ctx, LS_EINPUT, "task %s finds no samples of the %s set in %s", task->type->name,
-                   ls_records_part_name((int)(part - task->records->parts)), settings->path);
+                   ls_records_part_name((int)(part - task->records->parts)), path);
 }
 
 int64_t ls_task_stored(const ls_task *task, ls_task_set set) {

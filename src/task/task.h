@@ -80,8 +80,9 @@ int64_t ls_task_targets(const ls_task *task, int64_t length);
 typedef enum { LS_TASK_TRAIN, LS_TASK_TEST } ls_task_set;
 /* Opens the files of a task that reads some, before its first sample is asked for. LS_EUSE where
  * task.path is not given, LS_EINPUT where the files are not as they should be or have nothing for
- * the set. */
-ls_status ls_task_open(ls_ctx *ctx, ls_task *task, ls_task_set set);
+ * the set. The path is that of `run`, the folder of a run whose settings it is of, or NULL
+ * (ls_path_find). */
+ls_status ls_task_open(ls_ctx *ctx, ls_task *task, ls_task_set set, const char *run);
 /* How many samples the files have for a set; 0: it has no end. */
 int64_t ls_task_stored(const ls_task *task, ls_task_set set);
 /* One sample: inputs[ls_task_inputs] and targets[ls_task_targets], -1 where nothing is scored. */
@@ -89,11 +90,11 @@ void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t
                     int64_t length, int32_t *inputs, int32_t *targets);
 /* The training sample that stands at a place of the endless sequence of them: a new one each time,
  * or with task.samples, and from files, one of so many, in another order each time round. */
-/* The same by the sample's number, and the numbers that there are; 0: no end. */
-int64_t ls_task_training_number(const ls_task *task, uint64_t seed, int64_t place);
-int64_t ls_task_training_samples(const ls_task *task);
 void ls_task_training_sample(const ls_task *task, uint64_t seed, int64_t place, int64_t length,
                              int32_t *inputs, int32_t *targets);
+/* Its number, and how many numbers there are; 0: no end. */
+int64_t ls_task_training_number(const ls_task *task, uint64_t seed, int64_t place);
+int64_t ls_task_training_samples(const ls_task *task);
 
 /* ---- in two parts ---- */
 

@@ -286,23 +286,11 @@ static ls_status open_all(ls_trained *trained, const ls_dtype *type) {
     return open_tokenizer(trained);
 }
 
-/* Where an adapter's base lies: as the path was given, or from a folder above the run's. Its hash is
- * compared, so that no other one is taken for it. */
+/* Where an adapter's base lies. Its hash is compared, so that no other one is taken for it. */
 static ls_status find_base(const ls_trained *trained, const char *given, char *out) {
-    enum { ABOVE_MAX = 8 };
     ls_ctx *ctx = trained->ctx;
-    char above[LS_TRAINED_PATH];
-    if (ls_path_exists(given)) {
-        snprintf(out, LS_TRAINED_PATH, "%s", given);
-        return LS_OK;
-    }
-    LS_TRY(join(ctx, above, trained->folder, ".."));
-    for (int i = 0; given[0] != '/' && i < ABOVE_MAX; i++) {
-        LS_TRY(join(ctx, out, above, given));
-        if (ls_path_exists(out)) return LS_OK;
-        LS_TRY(join(ctx, out, above, ".."));
-        memcpy(above, out, sizeof above);
-    }
+    LS_TRY(ls_path_find(ctx, given, trained->folder, out, LS_TRAINED_PATH));
+    if (ls_path_exists(out)) return LS_OK;
     return LS_FAIL(ctx, LS_EINPUT,
                    "%s is an adapter of %s (train.from), which is not there: say where it is with "
                    "lora.base=PATH, or put it back",

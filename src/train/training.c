@@ -250,6 +250,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     *out =
         (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache, .lock = -1};
     out->ranks = request->ranks;
+    out->resolved = request->resolved;
     if (strlen(request->folder) >= sizeof out->folder)
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
     /* what a run has settled holds what it took from the checkpoint it went on from */
@@ -277,6 +278,11 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
 
 /* ---- data ---- */
 
+/* Paths of a run lead from its folder too; those of a new one from the present folder alone. */
+static const char *run_of(const ls_training *t) {
+    return t->resolved ? t->folder : NULL;
+}
+
 /* Samples that neither training nor tests draw. */
 static ls_status open_task_validation(ls_training *t, ls_train_job *job) {
     const ls_train_settings *train = &t->settings.train;
@@ -301,7 +307,7 @@ static ls_status open_task_validation(ls_training *t, ls_train_job *job) {
 
 static ls_status open_task(ls_training *t, ls_train_job *job) {
     const ls_train_settings *train = &t->settings.train;
-    LS_TRY(ls_task_open(t->ctx, &t->settings.task, LS_TASK_TRAIN));
+    LS_TRY(ls_task_open(t->ctx, &t->settings.task, LS_TASK_TRAIN, run_of(t)));
     t->batches = (ls_task_batches){.task = &t->settings.task,
                                    .batch = train->batch,
                                    .length = train->length,
@@ -351,7 +357,7 @@ static ls_status open_corpus(ls_training *t) {
     ls_ctx *ctx = t->ctx;
     ls_model_config *model = &t->settings.model;
     const ls_train_settings *train = &t->settings.train;
-    LS_TRY(ls_data_open(ctx, &t->settings.data, t->cache, &t->data));
+    LS_TRY(ls_data_open(ctx, &t->settings.data, t->cache, run_of(t), &t->data));
     int64_t has = ls_tokenizer_vocabulary(t->data.tokenizer);
     if (model->model.vocabulary != 0 && model->model.vocabulary < has)
         return LS_FAIL(ctx, LS_EUSE,

@@ -26,6 +26,7 @@ typedef struct ls_training {
     ls_ranks *ranks;    /* likewise */
     const char *cache;
     char folder[LS_OPTION_TEXT_BYTES];
+    bool resolved; /* the settings are those of the run in it */
     ls_run_settings settings;
     int64_t extended_from; /* the length that extensions measure against: of the model that training
                               goes on from; 0: the model's own */

@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         ls_settings_put(&ctx, &settings, "task.path", fuzz_folder) != LS_OK ||
         ls_task_read(&ctx, &settings, ls_training_facts, &task) != LS_OK)
         abort();
-    if (ls_task_open(&ctx, &task, LS_TASK_TRAIN) == LS_OK) check_samples(&task);
+    if (ls_task_open(&ctx, &task, LS_TASK_TRAIN, NULL) == LS_OK) check_samples(&task);
     ls_task_clear(&ctx, &task);
     ls_settings_clear(&ctx, &settings);
     return 0;
