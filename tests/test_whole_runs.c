@@ -329,7 +329,7 @@ static void test_bench_refuses(void **state) {
         snprintf(settings.what, sizeof settings.what, "%s", wrong[i]);
         const ls_bench_hooks hooks = {0};
         assert_int_equal(ls_bench_run(&ctx, &settings, &hooks, &json), LS_EUSE);
-        assert_non_null(strstr(ctx.error.message, "choose from gemm, train, attention"));
+        assert_non_null(strstr(ctx.error.message, "choose from gemm, train, mixers, attention"));
         assert_null(json);
     }
 }

@@ -83,26 +83,35 @@ static blocking plan(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads
     return s;
 }
 
-/* The largest that even_block gives for this total or a smaller one. */
-static int64_t block_bound(int64_t total, int64_t largest, int64_t step) {
+/* The largest that even_block gives for this total or a smaller one, in one block or in several. */
+static int64_t block_bound(int64_t total, int64_t largest, int64_t step, bool several) {
+    if (several) total = ls_gemm_pieces(total, 2);
     return ls_gemm_padded(total < 1 ? 1 : ls_gemm_least(total, largest), step);
 }
 
-/* Enough for smaller products too, which may have larger blocks: blocks are evened out. */
+/* Enough for smaller products too, which may have larger blocks: blocks are evened out. Those of
+ * one block have one buffer, so both kinds are tried along columns and along k. */
 size_t ls_gemm_blocked_workspace(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads) {
-    int64_t columns = block_bound(g->n, kernel->column_block, kernel->columns);
-    int64_t k = block_bound(g->k, kernel->k_block, kernel->k_step);
-    int64_t rows =
-        block_bound(ls_gemm_pieces(g->m, threads * PIECES_PER_THREAD), ROW_BLOCK, kernel->rows);
-    bool k_in_blocks = g->k > kernel->k_block;
-    int buffers = k_in_blocks || g->n > kernel->column_block ? 2 : 1;
-    size_t b_bytes = aligned((size_t)(columns * k) * kernel->element_bytes);
-    size_t a_bytes = aligned((size_t)(rows * k) * kernel->element_bytes);
-    size_t sums_bytes = 0;
-    if (k_in_blocks && g->c_type != LS_F32)
-        sums_bytes = aligned(
-            (size_t)(SPAN_ROWS * block_bound(g->n, SPAN_COLUMNS, kernel->columns)) * sizeof(float));
-    return (size_t)buffers * b_bytes + (size_t)threads * a_bytes + sums_bytes;
+    const bool in_columns = g->n > kernel->column_block, in_k = g->k > kernel->k_block;
+    const int64_t rows = block_bound(ls_gemm_pieces(g->m, threads * PIECES_PER_THREAD), ROW_BLOCK,
+                                     kernel->rows, false);
+    size_t most = 0, sums_bytes = 0;
+    for (int several_k = 0; several_k <= in_k; several_k++)
+        for (int several = 0; several <= in_columns; several++) {
+            const int64_t columns =
+                block_bound(g->n, kernel->column_block, kernel->columns, several != 0);
+            const int64_t k = block_bound(g->k, kernel->k_block, kernel->k_step, several_k != 0);
+            const size_t b_bytes = aligned((size_t)(columns * k) * kernel->element_bytes);
+            const size_t a_bytes = aligned((size_t)(rows * k) * kernel->element_bytes);
+            const size_t buffers = several_k || several ? 2 : 1;
+            const size_t bytes = buffers * b_bytes + (size_t)threads * a_bytes;
+            if (bytes > most) most = bytes;
+        }
+    if (in_k && g->c_type != LS_F32)
+        sums_bytes =
+            aligned((size_t)(SPAN_ROWS * block_bound(g->n, SPAN_COLUMNS, kernel->columns, false)) *
+                    sizeof(float));
+    return most + sums_bytes;
 }
 
 static inline void finish_row(const float *tile, const float *sums_in, const float *bias, bool add,
