@@ -58,11 +58,15 @@ template <int D> struct tile_pair {
     ls_cuda_bf16 query[SIZE * ls_tile_shape<D>::STRIDE], key[SIZE * ls_tile_shape<D>::STRIDE];
 };
 
-template <int D> struct table_tiles {
-    tile_pair<D> pair[2];
-    ls_tile_mark queries[SIZE], keys[SIZE];
+template <int D, int KIND> struct table_tiles {
+    union { /* ds are written once all pairs were read */
+        tile_pair<D> pair[2];
+        float ds[SIZE * PITCH];
+    };
+    typename ls_tile_kept<KIND>::query queries[SIZE];
+    typename ls_tile_kept<KIND>::key keys[SIZE];
     float lse[SIZE], dot[SIZE];
-    float ds[SIZE * PITCH];
+    float strip[KIND == LS_TILE_TABLE ? 2 * SIZE : 1]; /* the same for all tiles of a diagonal */
 };
 
 __host__ __device__ static inline int tiles_in(int64_t rows) {
@@ -83,31 +87,33 @@ static __device__ void ask_pass(const ls_cuda_attention &job, const ls_cuda_key_
 }
 
 /* Leaves ds of a tile of queries and one of keys in shared memory. */
-template <int D>
+template <int D, int KIND>
 static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b, int h,
-                            int row, int key, bool full, table_tiles<D> &tiles) {
+                            int row, int key, bool full, table_tiles<D, KIND> &tiles) {
     const int thread = (int)threadIdx.x, r = thread % SIZE;
     const int lane = thread % 32, band = thread / 32 * 16;
-    const double origin = ls_cuda_map_at(s.query_at, job.start + row);
+    double origin = 0;
+    if constexpr (KIND == LS_TILE_BIASED) origin = ls_cuda_map_at(s.query_at, job.start + row);
     tile_pair<D> &scored = tiles.pair[1];
     ls_tile_ask<D, SIZE>(scored.query, s.q, b, h, row, job.T, job.K);
     ls_tile_ask<D, SIZE>(scored.key, s.k, b, h / (job.H / job.G), key, s.keys, job.K);
     ask_pass<D>(job, s, b, h, row, key, 0, tiles.pair[0]);
     if (thread < SIZE) {
         const int64_t at = ((int64_t)b * job.H + h) * job.T + row + r;
-        tiles.queries[r] = ls_tile_query_mark(job, s, origin, b, row + r);
+        ls_tile_mark_query<KIND>(tiles.queries[r], job, s, origin, b, row, row + r);
         tiles.lse[r] = row + r < job.T ? job.row_lse[at] : INFINITY;
         tiles.dot[r] = row + r < job.T ? job.row_dot[at] : 0;
-    } else {
-        tiles.keys[r] = ls_tile_key_mark(job, s, origin, b, key + r);
+    } else if (KIND == LS_TILE_BIASED || !full) {
+        ls_tile_mark_key<KIND>(tiles.keys[r], job, s, origin, b, key + r);
     }
     ls_copies_wait<0>();
     __syncthreads();
-    if (s.log_decay != NULL) {
-        ls_tile_decay<D, SIZE>(scored.query, tiles.queries, s);
-        ls_tile_decay<D, SIZE>(scored.key, tiles.keys, s);
-        __syncthreads();
-    }
+    if constexpr (KIND == LS_TILE_BIASED)
+        if (s.log_decay != NULL) {
+            ls_tile_decay<D, SIZE>(scored.query, tiles.queries, s);
+            ls_tile_decay<D, SIZE>(scored.key, tiles.keys, s);
+            __syncthreads();
+        }
     float p[1][SIZE / 8][4], ds[1][SIZE / 8][4] = {};
     ls_tile_scores<D, 1, SIZE>(p, scored.query + band * ls_tile_shape<D>::STRIDE, scored.key);
     for (int pass = 0; pass < job.passes; pass++) {
@@ -123,9 +129,10 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_key_set 
             for (int i = 0; i < 4; i++) ds[0][n][i] += more[0][n][i];
         ls_copies_wait<0>();
     }
-    ls_tile_differentiate<1, SIZE, LS_TILE_BIASED, false>(
-        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(job, s, h), NULL, full, 0, row + band,
-        key, tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
+    ls_tile_differentiate<1, SIZE, KIND, false>(
+        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(job, s, h), tiles.strip + SIZE - 1, full,
+        0, row + band, key, tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
+    __syncthreads();
 #pragma unroll
     for (int n = 0; n < SIZE / 8; n++)
 #pragma unroll
@@ -136,11 +143,11 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_key_set 
 }
 
 /* Sums of one diagonal of tiles: [part][h][diagonal][SUMS], of rows r and c at r - c + SIZE - 1. */
-template <int D>
-__global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
+template <int D, int KIND>
+__global__ static void __launch_bounds__(LS_TILE_THREADS, D > 64 ? 2 : 4)
     diagonal_sums(const __grid_constant__ ls_cuda_attention job, int at, int parts) {
     extern __shared__ __align__(16) unsigned char arena[];
-    table_tiles<D> &tiles = *(table_tiles<D> *)(void *)arena;
+    table_tiles<D, KIND> &tiles = *(table_tiles<D, KIND> *)(void *)arena;
     const ls_cuda_key_set &s = job.set[at];
     const int query_tiles = tiles_in(job.T), key_tiles = tiles_in(s.keys);
     const int shift = (int)blockIdx.x - (tiles_in(s.key_rows) - 1); /* query tile less key tile */
@@ -148,13 +155,17 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     float *to = job.by_distance + (((int64_t)part * job.H + h) * gridDim.x + blockIdx.x) * SUMS +
                 threadIdx.x;
     float sum = 0;
+    if constexpr (KIND == LS_TILE_TABLE)
+        ls_tile_ask_strip<SIZE, SIZE, LS_TILE_THREADS>(
+            tiles.strip, s, h,
+            ls_tile_column(job, s, 0, max(0, shift) * SIZE, max(0, -shift) * SIZE));
     for (int b = job.B * part / parts; b < job.B * (part + 1) / parts; b++)
         for (int tile = max(0, shift); tile < min(query_tiles, key_tiles + shift); tile++) {
             const int row = tile * SIZE, key = tile - shift;
             const ls_tile_range range =
                 ls_key_tiles<SIZE>(job, s, row, min((int)SIZE, job.T - row));
             if (key < range.first || key >= range.end) continue;
-            meet<D>(job, s, b, h, row, key * SIZE, ls_tile_is_full(range, key), tiles);
+            meet<D, KIND>(job, s, b, h, row, key * SIZE, ls_tile_is_full(range, key), tiles);
             for (int r = max(0, apart); r < min((int)SIZE, SIZE + apart) && apart < SIZE; r++)
                 sum += tiles.ds[r * PITCH + r - apart];
             __syncthreads();
@@ -220,27 +231,35 @@ bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int set, ls_dtyp
            s->query_plan.pieces == NULL && job->cap == 0;
 }
 
-template <int D> static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
+template <int D, int KIND>
+static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
     const ls_cuda_key_set *s = &job->set[at];
-    const size_t bytes = sizeof(table_tiles<D>);
+    const size_t bytes = sizeof(table_tiles<D, KIND>);
     const int diagonals = diagonals_of(job->T, s->key_rows);
     const int parts = parts_of(job->B, job->H, diagonals);
     const int64_t columns = (int64_t)job->H * s->table_rows;
     const dim3 grid((unsigned)diagonals, (unsigned)job->H, (unsigned)parts);
     ls_cuda_note(ls_cuda_of(run),
-                 cudaFuncSetAttribute(diagonal_sums<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)bytes),
+                 cudaFuncSetAttribute(diagonal_sums<D, KIND>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
                  "attention, asking for shared memory");
-    diagonal_sums<D><<<grid, LS_TILE_THREADS, bytes, stream>>>(*job, at, parts);
+    diagonal_sums<D, KIND><<<grid, LS_TILE_THREADS, bytes, stream>>>(*job, at, parts);
     column_sums<<<(unsigned)((columns + WARPS - 1) / WARPS), 32 * WARPS, 0, stream>>>(
         *job, at, diagonals, parts);
     ls_cuda_launched(run, "attention, table gradients in tiles");
 }
 
+template <int D> static void launch_kind(const ls_run *run, const ls_cuda_attention *job, int at) {
+    if (ls_tile_kind_of(job, &job->set[at]) == LS_TILE_TABLE)
+        launch<D, LS_TILE_TABLE>(run, job, at);
+    else
+        launch<D, LS_TILE_BIASED>(run, job, at);
+}
+
 void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int set) {
     if (job->K <= 64)
-        launch<64>(run, job, set);
+        launch_kind<64>(run, job, set);
     else
-        launch<128>(run, job, set);
+        launch_kind<128>(run, job, set);
 }
