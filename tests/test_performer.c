@@ -433,10 +433,27 @@ static void test_redraw(void **state) {
             expect(&ctx, ls_program_run(b.program, NULL, 77, 20));
             double first = (double)w[0];
             assert_true(first != drawn[1][0]);
+            assert_true(ls_redraws(b.program, 10) && ls_redraws(b.program, 20));
+            assert_false(ls_redraws(b.program, 0) || ls_redraws(b.program, 11));
         }
         free(before);
         bench_free(&b);
     }
+    /* every run of a step draws what its only run would */
+    bench b = mixer_bench(
+        &ctx, &c,
+        (ls_program_options){
+            .type = LS_F32, .batch = 1, .length = T, .grad = true, .train = true, .runs = 3});
+    const ls_parameter *parameter = ls_parameters_find(b.store, "directions");
+    float *w = ls_parameter_master(b.store, parameter);
+    fill_inputs(b.program, inputs, 3);
+    for (uint32_t step = 28; step < 34; step++) {
+        memset(w, 0, (size_t)parameter->count * sizeof *w);
+        expect(&ctx, ls_program_run(b.program, NULL, 77, step));
+        for (int64_t i = 0; i < parameter->count; i++)
+            assert_true((double)w[i] == (step >= 30 && step < 33 ? drawn[0][i] : 0));
+    }
+    bench_free(&b);
     free(drawn[0]), free(drawn[1]);
     mixer_release(&c.mixer);
 }

@@ -400,6 +400,27 @@ static void a_spike_is_left_out(void **state) {
     fixture_close(&f, true);
 }
 
+/* What is drawn anew makes the loss jump: that is no spike, and neither is what follows. */
+static void a_redraw_is_no_spike(void **state) {
+    (void)state;
+    const struct { int64_t redraw, rejected; } cases[] = {{20, 0}, {40, 3}, {21, 1}, {0, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fixture f;
+        ls_train_result result;
+        fixture_redraw = cases[i].redraw;
+        fixture_open(&f, NULL, "steps=30", "guard_window=8", "guard_spread=30", NULL);
+        planted.kind = SPIKE;
+        planted.first = 20;
+        planted.last = 22;
+        planted.left = 3;
+        f.job.fault = plant;
+        assert_int_equal(fixture_run(&f, &result), LS_OK);
+        assert_int_equal(result.rejected, cases[i].rejected);
+        fixture_close(&f, true);
+    }
+    fixture_redraw = 0;
+}
+
 static void rollback_mends_even_a_weight(void **state) {
     (void)state;
     fixture f;
@@ -604,6 +625,7 @@ int main(void) {
         cmocka_unit_test(strange_tokens_are_refused),
         cmocka_unit_test(stop_policy_stops_at_once),
         cmocka_unit_test(a_spike_is_left_out),
+        cmocka_unit_test(a_redraw_is_no_spike),
         cmocka_unit_test(rollback_mends_even_a_weight),
         cmocka_unit_test(the_guard_survives_resume),
         cmocka_unit_test(a_stop_changes_nothing),

@@ -22,6 +22,7 @@ enum { VOCABULARY = 17, WIDTH = 24 };
 
 static int fixture_threads = 1;
 static double fixture_dropout; /* of the embedded tokens */
+static int64_t fixture_redraw; /* steps after which a parameter is drawn anew; 0: there is none */
 
 typedef struct fixture {
     ls_ctx ctx;
@@ -53,8 +54,13 @@ static inline void fixture_rows(const void *user, int64_t batch, int64_t row, in
 static inline void fixture_model(fixture *f) {
     ls_dtype type = ls_train_dtype(&f->settings);
     int64_t B = f->settings.batch / f->settings.accumulate, T = f->settings.length;
-    ls_program_options options = {
-        .type = type, .batch = B, .length = T, .grad = true, .train = true};
+    ls_program_options options = {.type = type,
+                                  .batch = B,
+                                  .length = T,
+                                  .grad = true,
+                                  .train = true,
+                                  .runs = f->settings.accumulate};
+    ls_init fixed = {.kind = LS_INIT_NORMAL, .a = 0.3, .full = true, .fixed = true};
     ls_init normal = {.kind = LS_INIT_NORMAL, .a = 0.3};
     ls_init zero = {.kind = LS_INIT_ZERO, .no_decay = true, .full = true};
     assert_int_equal(ls_parameters_new(&f->ctx, type, &f->store), LS_OK);
@@ -74,6 +80,8 @@ static inline void fixture_model(fixture *f) {
         ls_tensor *loss =
             ls_linear_cross_entropy(p, ls_plus(p, x, y), head, NULL, targets, weights, 0, 0);
         ls_keep(p, "loss", loss);
+        if (fixture_redraw > 0)
+            ls_redraw(p, ls_param(p, "drawn", LS_DIMS(WIDTH), fixed), fixture_redraw);
         if (pass == 0) {
             if (ls_failed(p)) fail_msg("%s", f->ctx.error.message);
             ls_program_free(p);

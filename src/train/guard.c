@@ -62,6 +62,10 @@ ls_guard_verdict ls_guard_judge(ls_guard *guard, double loss, double norm) {
     return verdict;
 }
 
+void ls_guard_forget(ls_guard *guard) {
+    guard->loss = guard->norm = (ls_guard_window){0};
+}
+
 const char *ls_guard_reason(ls_guard_verdict verdict) {
     switch (verdict) {
     case LS_GUARD_ACCEPTED:

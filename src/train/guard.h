@@ -49,6 +49,8 @@ typedef enum {
 void ls_guard_init(ls_guard *guard, const ls_guard_settings *settings);
 /* Judges one step and remembers it. */
 ls_guard_verdict ls_guard_judge(ls_guard *guard, double loss, double norm);
+/* Forgets what steps were like: the model is another one from now on. */
+void ls_guard_forget(ls_guard *guard);
 const char *ls_guard_reason(ls_guard_verdict verdict);
 /* True where the run has to end after the last verdict. */
 bool ls_guard_exhausted(const ls_guard *guard);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "tensor/op/pointwise/pointwise.h"
 #include "train/checkpoint.h"
 #include "train/growth.h"
 #include "train/optimizer_ranks.h"
@@ -137,6 +138,8 @@ static ls_status one_step(ls_loop *l) {
         job->fault(job->user, LS_TRAIN_BEFORE_JUDGE, l->step, &l->loss, job->store);
     double norm;
     LS_TRY(ls_optimizer_norm(l->ctx, l->optimizer, &norm));
+    /* the loss jumps, as it should, and what was remembered tells nothing of it */
+    if (ls_redraws(job->program, l->step)) ls_guard_forget(&l->guard);
     ls_guard_verdict verdict = ls_guard_judge(&l->guard, l->loss, norm);
     double rate = ls_schedule_rate(&l->schedule, l->step) * l->guard.rate_factor;
     l->step++;

@@ -130,6 +130,7 @@ static ls_status record_programs(ls_ctx *ctx, ls_model *model, const ls_recordin
         options.streaming = options.through = true;
         options.length = options.chunk_max = length;
         options.shares *= context;
+        options.runs *= context;
     }
     LS_TRY(in_words_of_recipes(ctx, ls_model_record(model, how, options, &job->program)));
     if (context == 1) return LS_OK;
@@ -220,6 +221,7 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
                                   .tf32 = settings->matmul == LS_TRAIN_MATMUL_TF32,
                                   .fp8 = ls_train_fp8(settings),
                                   .shares = settings->shards,
+                                  .runs = ls_train_parts(settings),
                                   .streaming = settings->carry > 0,
                                   .capacity = ls_max(settings->carry, length),
                                   .chunk_max = length,

@@ -136,6 +136,7 @@ typedef struct ls_program_options {
     int64_t batch, length; /* B sequences, T tokens of each in a chunk */
     bool grad;             /* record the backward part */
     bool train;            /* dropout acts */
+    int64_t runs;          /* train: runs of one training step, each with a step of its own. 0: 1 */
     int64_t shares; /* grad: so many programs share a batch: auxiliary losses count for as much
                               less in each. 0: 1 */
     bool recompute; /* grad: cheap results are computed twice, not kept */

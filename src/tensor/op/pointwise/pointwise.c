@@ -140,7 +140,18 @@ void ls_redraw(ls_program *p, ls_tensor *parameter, int64_t every) {
         ls_refuse(p, LS_EBUG, "redraw: only whole parameters that are not trained can be redrawn");
         return;
     }
-    ls_record(p, &redraw_op, &every, sizeof every, 1, &parameter, 0, NULL);
+    const ls_redraw_attributes about = {every, ls_max(1, ls_program_about(p)->runs)};
+    ls_record(p, &redraw_op, &about, sizeof about, 1, &parameter, 0, NULL);
+}
+
+bool ls_redraws(const ls_program *p, int64_t step) {
+    for (size_t i = 0; i < p->nodes.count; i++) {
+        const ls_node *node = p->nodes.at[i];
+        if (node->op != &redraw_op) continue;
+        const ls_redraw_attributes *about = node->attributes;
+        if (step != 0 && step % about->every == 0) return true;
+    }
+    return false;
 }
 
 /* ---- dropout: the gradient passes through the same mask ---- */

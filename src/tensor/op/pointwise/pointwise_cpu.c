@@ -139,10 +139,12 @@ static size_t redraw_workspace(const ls_node *node, int threads) {
 
 static void redraw(const ls_run *run, const ls_node *node) {
     const ls_tensor *parameter = node->in[0];
-    int64_t every = *(const int64_t *)node->attributes;
+    const ls_redraw_attributes *about = node->attributes;
+    const int64_t step = run->step / about->runs;
     double *values = run->workspace;
-    if (run->step == 0 || run->step % every != 0) return;
-    ls_parameter_draw(&run->parameters->items[parameter->parameter], run->seed, run->step, values);
+    if (step == 0 || step % about->every != 0) return;
+    ls_parameter_draw(&run->parameters->items[parameter->parameter], run->seed, (uint32_t)step,
+                      values);
     for (int64_t i = 0; i < ls_count(parameter); i++) ls_tensor_set(parameter, i, values[i]);
 }
 

@@ -430,24 +430,26 @@ template <typename T> static void divide_grad(const ls_run *run, const ls_node *
 typedef struct new_draw {
     ls_cuda_now now;
     const ls_parameter *parameter;
-    int64_t every;
+    ls_redraw_attributes about;
     double values[]; /* the device reads them from here */
 } new_draw;
 
-static __host__ __device__ bool is_due(const ls_cuda_now *now, int64_t every) {
-    return now->step != 0 && now->step % every == 0;
+static __host__ __device__ bool is_due(const ls_cuda_now *now, const ls_redraw_attributes &about) {
+    const int64_t step = now->step / about.runs;
+    return step != 0 && step % about.every == 0;
 }
 
 static void CUDART_CB draw_here(void *user) {
     new_draw *draw = (new_draw *)user;
-    if (is_due(&draw->now, draw->every))
-        ls_parameter_draw(draw->parameter, draw->now.seed, draw->now.step, draw->values);
+    if (is_due(&draw->now, draw->about))
+        ls_parameter_draw(draw->parameter, draw->now.seed,
+                          (uint32_t)(draw->now.step / draw->about.runs), draw->values);
 }
 
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    redraw_kernel(const ls_cuda_now *now, int64_t every, int64_t count, const double *values,
-                  float *parameter) {
-    if (!is_due(now, every)) return;
+    redraw_kernel(const ls_cuda_now *now, ls_redraw_attributes about, int64_t count,
+                  const double *values, float *parameter) {
+    if (!is_due(now, about)) return;
     int64_t i = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
     if (i < count) parameter[i] = (float)values[i];
 }
@@ -460,14 +462,14 @@ static void redraw(const ls_run *run, const ls_node *node) {
         (new_draw *)ls_cuda_stage(cuda, node, sizeof(new_draw) + (size_t)count * sizeof(double));
     if (draw == NULL) return;
     draw->parameter = &run->parameters->items[parameter->parameter];
-    draw->every = *(const int64_t *)node->attributes;
+    draw->about = *(const ls_redraw_attributes *)node->attributes;
     ls_cuda_note(cuda,
                  cudaMemcpyAsync(&draw->now, cuda->now, sizeof draw->now, cudaMemcpyDeviceToHost,
                                  cuda->stream),
                  "redraw");
     ls_cuda_note(cuda, cudaLaunchHostFunc(cuda->stream, draw_here, draw), "redraw");
     redraw_kernel<<<ls_cuda_blocks(count, LS_CUDA_THREADS), LS_CUDA_THREADS, 0, cuda->stream>>>(
-        cuda->now, draw->every, count, draw->values, (float *)ls_data(parameter));
+        cuda->now, draw->about, count, draw->values, (float *)ls_data(parameter));
     ls_cuda_launched(run, "redraw");
 }
 
