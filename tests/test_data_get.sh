@@ -1,7 +1,7 @@
 #!/bin/sh
 # Corpora of Debian packages: with a package client that stands in for the system's, and without one.
 set -u
-program=$1
+program=$(realpath "$1")
 source=$2
 . "$source/tests/scratch.sh"
 mkdir bin plain
@@ -38,6 +38,24 @@ refused 3 "does not get the package git-doc: E: no package -q download git-doc" 
 [ ! -e corpora/git ] && [ ! -e corpora/git.part ] || fail "a failure leaves something"
 refused 2 "there is no corpus .pile" data get pile
 refused 2 "say which corpus" data get
+PATH="$scratch/bin:$old"
+# a slash behind the folder is as good; a signal ends the client too, and leaves nothing
+"$program" data get vim out=slash/ >out.txt 2>err.txt || fail "out=slash/: $(cat err.txt)"
+[ "$(ls slash | tr '\n' ' ')" = "vim90-doc-a.txt vim90-doc-more-b.txt " ] || fail "out=slash/ holds $(ls slash)"
+mv bin/apt-get bin/quick
+printf '#!/bin/sh\necho $$ >"%s/client"\nexec sleep 30\n' "$scratch" >bin/apt-get
+chmod +x bin/apt-get
+"$program" data get vim out=stopped >/dev/null 2>err.txt &
+process=$!
+for i in $(seq 100); do [ -s client ] || sleep 0.1; done
+kill -TERM $process
+code=0
+wait $process || code=$?
+[ $code -eq 75 ] || fail "a signal gave $code: $(cat err.txt)"
+kill -0 "$(cat client)" 2>/dev/null && fail "the package client goes on after a signal"
+[ ! -e stopped ] && [ ! -e stopped.part ] || fail "a signal leaves something"
+mv bin/quick bin/apt-get
+PATH="$scratch/bin:$scratch/plain"
 printf '#!/bin/sh\nexit 0\n' >bin/dpkg-deb
 refused 3 "holds no documents" data get vim out=other
 PATH="$scratch/plain"

@@ -235,15 +235,47 @@ static void chart_of_many(void **state) {
     json_decref(figures);
 }
 
-/* A name from a file is neither a cell nor the end of a part. */
+/* As many lines as there may be, each of its own length: that takes no longer than it must. */
+static void many_lengths(void **state) {
+    (void)state;
+    enum { TOKENS = 720720 * 17 * 19 }; /* has more divisors than there may be rows */
+    ls_ctx ctx = ls_ctx_default();
+    json_t *figures = parse(&ctx, "{" MACHINE ", \"mixers\": [], \"train\": []}");
+    const json_t *rows = json_object_get(figures, "mixers");
+    char kind[16], title[128];
+    for (int length = 1; json_array_size(rows) < 512; length++) {
+        if (TOKENS % length != 0) continue;
+        snprintf(kind, sizeof kind, "k%d", length);
+        json_t *row =
+            json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:i}", "kind", kind, "model", "m", "batch",
+                      TOKENS / length, "length", length, "seconds", 1.0, "spread", 0.0, "bytes", 1);
+        json_array_append_new(json_object_get(figures, "mixers"), row);
+        json_array_append(json_object_get(figures, "train"), row);
+    }
+    char *text = json_dumps(figures, 0);
+    ls_text drawing = {0};
+    alarm(40);
+    char *out = print(text, "");
+    assert_true(ls_figures_chart(&ctx, figures, "mixers", title, sizeof title, &drawing));
+    alarm(0);
+    int lines = 0;
+    for (const char *at = out; (at = strstr(at, "\n| k")) != NULL; at++) lines++;
+    assert_int_equal(lines, 3 * 512); /* rates, memory, training */
+    ls_text_clear(&ctx, &drawing);
+    free(out);
+    free(text);
+    json_decref(figures);
+}
+
+/* A name from a file is neither a cell nor the end of a part, and controls no terminal. */
 static void names(void **state) {
     (void)state;
-    char *out =
-        print("{" MACHINE ", \"conv\": [{\"kind\": \"a|b <!-- end -->\\n`c`\", \"seconds\": 1.0, "
-              "\"spread\": 0.0}]}",
-              "conv");
-    assert_non_null(strstr(out, "\n| a\\|b \\<!-- end --\\> \\`c\\` | 1,000 | 0.0% |\n"));
-    assert_null(strstr(out, "<!-- end -->"));
+    char *out = print("{" MACHINE ", \"conv\": [{\"kind\": \"a|b <!-- end -->\\n`c`\\u007f[1m"
+                      "\\u009b2m\\u00a9\", \"seconds\": 1.0, \"spread\": 0.0}]}",
+                      "conv");
+    assert_non_null(strstr(out, "\n| a\\|b \\<\\!-- end --\\> \\`c\\` \\[1m 2m\302\251 | 1,000 | "
+                                "0.0% |\n"));
+    assert_null(strstr(out, "<!-- "));
     free(out);
 }
 
@@ -342,6 +374,15 @@ static void damaged(void **state) {
             fail_msg("%s: %s, not %s", cases[i].text, ctx.error.message, cases[i].says);
         json_decref(figures);
     }
+    json_t *wide = parse(&ctx, ROW(GOOD));
+    for (int i = 0; i < 100; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "key%d", i);
+        json_object_set_new(json_array_get(json_object_get(wide, "scan"), 0), key, json_integer(i));
+    }
+    assert_int_equal(ls_figures_check(&ctx, wide, "FILE"), LS_EINPUT);
+    json_decref(wide);
+    ctx.error = (ls_error){0};
     json_t *rows = json_array(), *good = parse(&ctx, ROW(GOOD));
     for (int i = 0; i < 1000; i++)
         json_array_append(rows, json_array_get(json_object_get(good, "scan"), 0));
@@ -385,6 +426,31 @@ static void pages(void **state) {
     assert_non_null(strstr(ctx.error.message, "has no part"));
     unlink(path);
     ls_text_clear(&ctx, &text);
+    json_decref(figures);
+}
+
+/* Names from the file stand in a chart's title as they do in a table. */
+static void chart_title(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    char folder[] = "/tmp/longshot-figures-XXXXXX", path[64];
+    ls_text text = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/page.md", folder);
+    static const char page[] = "# P\n\n<!-- begin chart c.svg figures a mixers -->\n<!-- end -->\n";
+    json_t *figures = parse(&ctx, STEPS);
+    json_object_set_new(json_array_get(json_object_get(figures, "mixers"), 0), "model",
+                        json_string("](x)\n<!-- begin by hand -->"));
+    for (size_t i = json_array_size(json_object_get(figures, "mixers")); i-- > 1;)
+        json_array_remove(json_object_get(figures, "mixers"), i);
+    expect(&ctx, ls_file_write(&ctx, path, page, strlen(page)));
+    expect(&ctx, ls_document_figures(&ctx, figures, "a", path, false));
+    expect(&ctx, ls_document_figures(&ctx, figures, "a", path, true));
+    expect(&ctx, ls_file_read(&ctx, path, 1 << 20, &text));
+    assert_non_null(
+        strstr(text.bytes, "by length: \\](x) \\<\\!-- begin by hand --\\>, f32](c.svg)"));
+    ls_text_clear(&ctx, &text);
+    expect(&ctx, ls_folder_remove(&ctx, folder));
     json_decref(figures);
 }
 
@@ -464,11 +530,12 @@ static void page_with_chart(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels),         cmocka_unit_test(training),
-        cmocka_unit_test(others),          cmocka_unit_test(names),
-        cmocka_unit_test(merging),         cmocka_unit_test(damaged),
-        cmocka_unit_test(pages),           cmocka_unit_test(by_length),
-        cmocka_unit_test(lookups),         cmocka_unit_test(charts),
-        cmocka_unit_test(chart_of_many),   cmocka_unit_test(sentences),
+        cmocka_unit_test(others),          cmocka_unit_test(many_lengths),
+        cmocka_unit_test(names),           cmocka_unit_test(merging),
+        cmocka_unit_test(damaged),         cmocka_unit_test(pages),
+        cmocka_unit_test(by_length),       cmocka_unit_test(lookups),
+        cmocka_unit_test(charts),          cmocka_unit_test(chart_of_many),
+        cmocka_unit_test(chart_title),     cmocka_unit_test(sentences),
         cmocka_unit_test(page_with_chart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

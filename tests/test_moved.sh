@@ -28,13 +28,38 @@ begin() { # NAME WORD...: a whole run, and one that stops half way
 begin corpus data.corpus=text.txt
 begin lists data.train=0.5*text.txt,0.5*rows.txt data.validation=rows.txt data.test=text.txt,rows.txt train.validate_every=2
 begin task task=text task.path=reviews
+cat >study.yaml <<'Y'
+seeds: [1]
+data: {corpus: text.txt}
+model: {layers: 1, width: 16, length: 16}
+mixer: {heads: 1}
+train: {batch: 4, steps: 2}
+eval: {lengths: [16]}
+arms:
+  rope: {model.position: rope}
+  further: {model.position: none, train.from: runs/corpus-whole}
+Y
+"$program" study study.yaml out=runs/study --quiet >/dev/null 2>../err.txt || fail "a study: $(cat ../err.txt)"
+
+# what it was trained on, and what it is judged by, is what it goes on with
+changed() { # FILE SED NAME WHAT
+    cp "$1" ../kept
+    sed "$2" ../kept >"$1"
+    refused 2 "runs/$3: the $4 are others than those the run began with" train runs/$3
+    cp ../kept "$1"
+}
+changed text.txt '300s/line/LINE/' corpus data
+changed rows.txt '7s/row/ROW/' lists data
+changed reviews/train/neg/5.txt 's/long/short/' task "task's records"
+begin judged data.train=text.txt data.validation=rows.txt train.validate_every=2
+changed rows.txt '7s/row/ROW/' judged "validation documents"
 "$program" eval runs/corpus-whole eval.lengths=16 --json >../at-home.json 2>../err.txt || fail "eval: $(cat ../err.txt)"
 "$program" eval runs/task-whole --json >../task-at-home.json 2>../err.txt || fail "eval of a task: $(cat ../err.txt)"
 
 cd ..
 mv home moved
 go_on() { # from the present folder
-    for name in corpus lists task; do
+    for name in corpus lists task judged; do
         "$program" train "$1/$name" --quiet >"$scratch/out.txt" 2>"$scratch/err.txt" || fail "$name goes on: $(cat "$scratch/err.txt")"
         for file in model.safetensors optimizer.safetensors; do
             cmp "$1/$name/checkpoints/step-00000004/$file" "$1/$name-whole/checkpoints/step-00000004/$file" || fail "$name: another $file"
@@ -44,6 +69,15 @@ go_on() { # from the present folder
 }
 cd other
 go_on ../moved/runs
+# so does a study, whose trainings are runs of their own
+mv ../moved/runs/study ../moved/runs/whole
+mkdir ../moved/runs/study
+cp ../moved/runs/whole/study.yaml ../moved/runs/study
+"$program" study ../moved/runs/study/study.yaml out=../moved/runs/study --quiet >/dev/null 2>../err.txt || fail "a study from elsewhere: $(cat ../err.txt)"
+for arm in rope further; do
+    last=arms/$arm/seed-1/checkpoints/step-00000002/model.safetensors
+    cmp ../moved/runs/study/$last ../moved/runs/whole/$last || fail "a study from elsewhere trains another $arm"
+done
 same() { # THEN NOW: the same result but for the time it took
     python3 - "$1" "$2" <<'P'
 import json, sys
@@ -60,7 +94,7 @@ same ../task-at-home.json ../now.json || fail "another result of a task from els
 # the run's corpus by another path is the same corpus, of which another share was trained on
 refused 2 "data.test_share differs from the run's on the same corpus" eval ../moved/runs/corpus-whole data.corpus="$scratch/moved/text.txt" \
     data.test_share=0.3
-# what is there goes before; what the call itself names, and a new run, have the present folder alone
+# what is there goes before; what the call itself names, and a run that is not there yet, have the present folder alone
 cp ../moved/rows.txt text.txt
 "$program" eval ../moved/runs/corpus-whole eval.lengths=16 --json >../now.json 2>../err.txt || fail "eval: $(cat ../err.txt)"
 same ../at-home.json ../now.json && fail "a text of the present folder is passed over"

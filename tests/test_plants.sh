@@ -14,6 +14,7 @@ for patch in tests/plants/*.patch; do
     grep -q '^What: .' "$patch" || fail "$name does not say what is wrong"
     tests=$(sed -n 's/^Test: //p' "$patch")
     [ -n "$tests" ] || fail "$name names no test"
+    ! grep '^Needs:' "$patch" | grep -qv '^Needs: [a-z0-9_ ]*$' || fail "$name needs what no processor has"
     for test in $tests; do
         [ -e "tests/$test.c" ] || [ -e "tests/$test.sh" ] || fail "$name: there is no $test"
     done

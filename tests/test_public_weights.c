@@ -169,6 +169,24 @@ static ls_status compare(ls_ctx *ctx, const char *what, const char *words, const
     return status;
 }
 
+/* A signal is heard before all weights are there: there may be many. */
+static void stops(void **state) {
+    (void)state;
+    fixture f;
+    const volatile int stop = 1;
+    ls_naming naming = {0};
+    ls_public_report report = {0};
+    open_case(&f, 0);
+    expect(&f.ctx, ls_naming_read(&f.ctx, cases[0].names, ls_public_names_own, &naming));
+    f.model->ctx->stop = &stop;
+    assert_int_equal(ls_model_load_public(f.model, &naming, &f.file, "w.", &report), LS_ESTOP);
+    assert_int_equal(report.loaded, 0);
+    f.model->ctx->stop = NULL;
+    ls_public_report_clear(&f.ctx, &report);
+    ls_naming_clear(&f.ctx, &naming);
+    close_case(&f);
+}
+
 static void gives_rows(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
@@ -228,6 +246,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loads_and_gives_back),
         cmocka_unit_test(reports_what_is_left),
+        cmocka_unit_test(stops),
         cmocka_unit_test(gives_rows),
         cmocka_unit_test(survives_without_memory),
     };

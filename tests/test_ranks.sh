@@ -84,10 +84,10 @@ wait_ranks
 said "rank 1 has another recipe than rank 0"
 apart() { # two ranks, the second in the folder `other`
     ranks_port=$((ranks_port + 1))
-    start_rank 0 2 "$program" train $small out="$scratch/y"
+    start_rank 0 2 "$program" train $small out="$scratch/apart$ranks_port"
     rank_processes=$!
     cd other
-    start_rank 1 2 "$program" train $small out="$scratch/y"
+    start_rank 1 2 "$program" train $small out="$scratch/apart$ranks_port"
     cd ..
     rank_processes="$rank_processes $!"
     wait_ranks
@@ -148,7 +148,7 @@ END
         fail "another version was not answered"
     wait_ranks
     [ "$codes" = 2 ] || fail "another version gave $codes"
-    said "rank 1 has another version of longshot than rank 0"
+    said "rank 1 has another version or build of longshot than rank 0"
     # what rank 1 says first, said again by one that is no rank at all
     rm -f rank.*
     hear_hello train $small out=z

@@ -27,6 +27,20 @@ done
 pair "train $small out=x" "train $small train.shards=4 out=x"
 [ "$codes" = "2 2" ] || { cat rank.*.err; fail "two numbers of shards gave $codes"; }
 said "rank 1 has another recipe than rank 0"
+# other sources of the same version
+identity=$("$program" doctor --json | sed -n 's/.*"sources": "\([0-9a-f]*\)".*/\1/p')
+LC_ALL=C sed "s/$identity/$(echo "$identity" | tr 0-9a-f 1-9a-f0)/" "$program" >other-build
+chmod 755 other-build
+[ ${#identity} -eq 64 ] && [ "$(./other-build --version)" = "$("$program" --version)" ] || fail "no other build to try"
+rm -f rank.*
+ranks_port=$((ranks_port + 1))
+start_rank 0 2 "$program" train $small out=x
+rank_processes=$!
+start_rank 1 2 ./other-build train $small out=x
+rank_processes="$rank_processes $!"
+wait_ranks
+[ "$codes" = "2 2" ] || { cat rank.*.err; fail "two builds gave $codes"; }
+said "rank 1 has another version or build of longshot than rank 0"
 # another command
 pair "eval one" "train $small out=x"
 [ "$codes" = "2 2" ] || { cat rank.*.err; fail "two commands gave $codes"; }

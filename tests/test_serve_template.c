@@ -88,6 +88,12 @@ static void test_refused(void **unused) {
     }
 }
 
+/* Eight million times a. */
+#define LONG_TEXT                                                                                  \
+    "{% set n = namespace(x='aaaaaaaa') %}{% for a in range(20) %}{% set n.x = n.x ~ n.x %}"       \
+    "{% endfor %}{% set x = n.x %}"
+
+/* None of them takes long, much memory or the stack. */
 static void test_bounded(void **unused) {
     (void)unused;
     static const char *const greedy[] = {
@@ -98,6 +104,28 @@ static void test_bounded(void **unused) {
         "{{ 1 % 0 }}",
         "{{ nothing.at.all }}",
         "{{ messages }}",
+        /* long without a statement or an expression of their own */
+        ("{% set l = range(1000000) %}{% for a in l %}{% for b in l %}{% endfor %}{% endfor %}x"),
+        "{% for a in range(4000) %}{% set l = range(1000000) %}{% endfor %}x",
+        "{% for a in range(1000000) %}{% for b in messages %}xxxxxxxx xxxxxxxx xxxxxxxx xxxxxxxx "
+        "xxxxxxxx xxxxxxxx xxxxxxxx xxxxxxxx{% endfor %}{% endfor %}",
+        /* large by the way */
+        LONG_TEXT "{{ (x | replace('a', x)) | length }}",
+        LONG_TEXT "{% set ns = namespace(l=[]) %}{% for a in range(9999) %}"
+                  "{% set ns.l = ns.l + [x ~ a] %}{% endfor %}x",
+        LONG_TEXT "{% for a in range(100000) %}{% set y = 'b' in x %}{% endfor %}x",
+        /* deep: comparing, printing and freeing go down */
+        "{% set ns = namespace(l=[]) %}{% for a in range(300000) %}"
+        "{% set ns.l = [ns.l] %}{% endfor %}x",
+        /* wide: each level has the one below twice */
+        "{% set a = namespace(l=[1]) %}{% set b = namespace(l=[1]) %}{% for i in range(50) %}"
+        "{% set a.l = [a.l, a.l] %}{% set b.l = [b.l, b.l] %}{% endfor %}{{ a.l == b.l }}",
+        "{% set a = namespace(l=[1]) %}{% for i in range(40) %}{% set a.l = [a.l, a.l] %}"
+        "{% endfor %}{{ (a.l | tojson) | length }}",
+        /* around: within itself */
+        "{% set a = namespace(x=0) %}{% set b = namespace(x=0) %}{% set a.x = [a] %}"
+        "{% set b.x = [b] %}{{ a == b }}",
+        "{% set a = namespace(x=0) %}{% set b = namespace(x=a) %}{% set a.x = b %}x",
     };
     json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
     for (size_t i = 0; i < sizeof greedy / sizeof greedy[0]; i++) {
@@ -114,11 +142,40 @@ static void test_bounded(void **unused) {
     json_decref(messages);
 }
 
+/* Expressions that are long are no deeper on the stack than they may be. */
+static void test_chains(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *first, *link;
+    } chains[] = {{"x", ".a"},           {"x", "[1]"},          {"'x'", "|trim"},  {"1", "+1"},
+                  {"true", " and true"}, {"'x'", " is string"}, {"'x'", " ~ 'x'"}, {"1", " < 1"}};
+    enum { LINKS = 100000, ROOM = 16 * LINKS };
+    char *source = malloc(ROOM);
+    json_t *messages = json_array();
+    assert_non_null(source);
+    for (size_t i = 0; i < sizeof chains / sizeof chains[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_template *chat = NULL;
+        ls_text text = {0};
+        size_t used = (size_t)snprintf(source, ROOM, "{{ %s", chains[i].first);
+        for (int link = 0; link < LINKS; link++, used += strlen(chains[i].link))
+            memcpy(source + used, chains[i].link, strlen(chains[i].link));
+        used += (size_t)snprintf(source + used, ROOM - used, " }}");
+        assert_int_equal(ls_template_new(&ctx, source, used, "", "", &chat), LS_OK);
+        assert_int_equal(ls_template_render(&ctx, chat, messages, true, &text), LS_EUSE);
+        ls_text_clear(&ctx, &text);
+        ls_template_free(&ctx, chat);
+    }
+    json_decref(messages);
+    free(source);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_transformers),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_bounded),
+        cmocka_unit_test(test_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

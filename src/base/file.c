@@ -317,7 +317,7 @@ ls_status ls_path_find(ls_ctx *ctx, const char *given, const char *run, char *ou
     enum { ABOVE_MAX = 8 };
     char above[PATH_BYTES];
     size_t length = (size_t)snprintf(above, sizeof above, "%s", run == NULL ? "" : run);
-    const bool looks = run != NULL && given[0] != '/' && !ls_path_exists(given);
+    const bool looks = run != NULL && run[0] != '\0' && given[0] != '/' && !ls_path_exists(given);
     for (int i = 0; looks && i < ABOVE_MAX && length + 3 < sizeof above; i++) {
         length += (size_t)snprintf(above + length, sizeof above - length, "/..");
         LS_TRY(ls_path_join(ctx, out, bytes, above, given));

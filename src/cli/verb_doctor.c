@@ -1,6 +1,7 @@
 /* longshot doctor: what this machine and this build can do. */
 #include <string.h>
 
+#include "base/identity.h"
 #include "base/libraries.h"
 #include "cli/cli.h"
 #include "data/corpus.h"
@@ -76,10 +77,10 @@ static ls_status run(ls_cli *cli) {
         return ls_cli_print_json(
             cli,
             json_pack(
-                "{s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s, s:s, s:b, s:b, s:s, s:s, s:s, "
+                "{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s, s:s, s:b, s:b, s:s, s:s, s:s, "
                 "s:o}",
-                "longshot", LS_VERSION, "cpu", machine.name, "isa", isa, "instructions",
-                machine.instructions, "threads", ctx->threads, "memory_bytes",
+                "longshot", LS_VERSION, "sources", ls_identity, "cpu", machine.name, "isa", isa,
+                "instructions", machine.instructions, "threads", ctx->threads, "memory_bytes",
                 (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second", bandwidth,
                 "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn", machine.onednn,
                 "libmicrohttpd", ls_serve_http(), "default_corpus", corpus, "cuda", cuda.open,

@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -39,14 +41,33 @@ static bool is_there(const char *program) {
     return false;
 }
 
+/* Until it has ended; whoever is asked to stop meanwhile ends it, with all that it has started. */
+static ls_status await(ls_ctx *ctx, pid_t process, const char *name, int *code) {
+    const struct timespec pause = {0, 20 * 1000 * 1000};
+    ls_status status = LS_OK;
+    int waited = 0;
+    for (;;) {
+        const pid_t ended = waitpid(process, &waited, status == LS_OK ? WNOHANG : 0);
+        if (ended == process) break;
+        if (ended < 0 && errno != EINTR)
+            return LS_FAIL(ctx, LS_EIO, "waiting for %s: %s", name, strerror(errno));
+        if (status == LS_OK && (status = ls_check_stop(ctx, "getting a corpus")) != LS_OK)
+            kill(-process, SIGTERM);
+        if (status == LS_OK) nanosleep(&pause, NULL);
+    }
+    if (WIFEXITED(waited)) *code = WEXITSTATUS(waited);
+    return status;
+}
+
 /* Runs a program in a folder, what it says goes to FOLDER/log; its exit code, or -1. */
 static ls_status call(ls_ctx *ctx, const char *folder, const char *const *words, int *code) {
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t group; /* of its own, which a signal reaches whole */
     pid_t process;
-    int waited = 0;
     *code = -1;
-    if (posix_spawn_file_actions_init(&actions) != 0)
+    if (posix_spawn_file_actions_init(&actions) != 0 || posix_spawnattr_init(&group) != 0)
         return LS_FAIL(ctx, LS_ENOMEM, "no memory to start %s", words[0]);
+    posix_spawnattr_setflags(&group, POSIX_SPAWN_SETPGROUP);
     posix_spawn_file_actions_addchdir_np(&actions, folder);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "log", O_WRONLY | O_CREAT | O_TRUNC,
@@ -54,14 +75,11 @@ static ls_status call(ls_ctx *ctx, const char *folder, const char *const *words,
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
     char *argv[8] = {0};
     for (size_t i = 0; words[i] != NULL && i < 7; i++) argv[i] = (char *)words[i];
-    const int failed = posix_spawnp(&process, words[0], &actions, NULL, argv, environ);
+    const int failed = posix_spawnp(&process, words[0], &actions, &group, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&group);
     if (failed != 0) return LS_FAIL(ctx, LS_EIO, "starting %s: %s", words[0], strerror(failed));
-    while (waitpid(process, &waited, 0) < 0)
-        if (errno != EINTR)
-            return LS_FAIL(ctx, LS_EIO, "waiting for %s: %s", words[0], strerror(errno));
-    if (WIFEXITED(waited)) *code = WEXITSTATUS(waited);
-    return ls_check_stop(ctx, "getting a corpus");
+    return await(ctx, process, words[0], code);
 }
 
 /* The last line that a program said. */
@@ -249,6 +267,7 @@ ls_status ls_data_get(ls_ctx *ctx, const char *name, const char *out, ls_text *s
                            needed[i]);
     snprintf(folder, sizeof folder, "%s%s", out[0] == '\0' ? "corpora/" : "",
              out[0] == '\0' ? name : out);
+    for (size_t end = strlen(folder); end > 1 && folder[end - 1] == '/';) folder[--end] = '\0';
     if (ls_path_exists(folder))
         return LS_FAIL(ctx, LS_EUSE, "%s is there already: say another out=FOLDER", folder);
     if (out[0] == '\0') LS_TRY(ls_folder_make(ctx, "corpora"));

@@ -13,9 +13,10 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- opening ---- */
 
-/* The folder that paths of its settings may lead from; a run that is only planned has none. */
+/* The folder that paths of its settings may lead from; a run that is only planned has none of its
+ * own. */
 static const char *run_of(const ls_evaluation *e) {
-    return e->trained.folder[0] == '\0' ? NULL : e->trained.folder;
+    return e->trained.folder[0] == '\0' ? e->paths : e->trained.folder;
 }
 
 /* Of a path that is to be scored and one that the run was trained on. */
@@ -161,8 +162,11 @@ static void score_whole(ls_evaluation *e, const ls_settings *settings) {
 
 ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request,
                              ls_evaluation *out) {
-    *out = (ls_evaluation){
-        .ctx = ctx, .cache = request->cache, .seed = request->seed, .trained = {.ctx = ctx}};
+    *out = (ls_evaluation){.ctx = ctx,
+                           .cache = request->cache,
+                           .paths = request->paths,
+                           .seed = request->seed,
+                           .trained = {.ctx = ctx}};
     static const char *const paths[] = {"data.corpus", "data.test", "task.path"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         out->data_given |= ls_settings_has(request->settings, paths[i]);

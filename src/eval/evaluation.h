@@ -20,12 +20,13 @@ typedef struct ls_evaluation_request {
     const ls_settings *settings;
     const ls_dtype *type; /* NULL: as trained */
     const char *cache;    /* of token files: see ls_data_open */
+    const char *paths;    /* of a planned run: the folder whose paths these are (ls_path_find) */
     uint64_t seed;        /* of a task's samples */
 } ls_evaluation_request;
 
 typedef struct ls_evaluation {
     ls_ctx *ctx;
-    const char *cache;
+    const char *cache, *paths;
     uint64_t seed;
     ls_trained trained;
     ls_eval_settings settings;

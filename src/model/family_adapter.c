@@ -264,8 +264,10 @@ ls_status ls__family_adapt(ls_ctx *ctx, ls_family *family, const char *folder) {
     lora l = {.ctx = ctx, .path = path, .family = family, .file = &shards[family->shards++]};
     LS_TRY(ls_json_read(ctx, path, CONFIG_BYTES_MAX, &l.config));
     ls_status status = json_is_object(l.config) ? check_fields(&l) : refuse_field(&l, "");
-    for (size_t i = 0; status == LS_OK && i < l.file->count; i++)
-        status = take_tensor(&l, &l.file->items[i]);
+    for (size_t i = 0; status == LS_OK && i < l.file->count; i++) {
+        status = ls_check_stop(ctx, "reading an adapter");
+        if (status == LS_OK) status = take_tensor(&l, &l.file->items[i]);
+    }
     json_decref(l.config);
     return status;
 }

@@ -237,7 +237,9 @@ ls_status ls_public_load(ls_ctx *ctx, const ls_public_scope *scope, const ls_saf
     for (size_t i = 0; status == LS_OK && i < file->count; i++) {
         const char *name = ls_name_after(file->items[i].name, prefix);
         if (name == NULL) continue;
-        status = load_one(ctx, scope, &file->items[i], name, &here, set, report);
+        status = ls_check_stop(ctx, "reading weights");
+        if (status == LS_OK)
+            status = load_one(ctx, scope, &file->items[i], name, &here, set, report);
         forget(&file->map, &file->items[i]);
     }
     ls_parameters_release(store, store->master, here.master, status == LS_OK);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/identity.h"
 #include "base/memory.h"
 #include "ranks/ranks_internal.h"
 
@@ -16,7 +17,9 @@
 enum { WAIT_DEFAULT = 600 };
 
 uint64_t ls__ranks_version(void) {
-    return ls_hash(LS_VERSION, strlen(LS_VERSION));
+    const uint64_t parts[2] = {ls_hash(LS_VERSION, strlen(LS_VERSION)),
+                               ls_hash(ls_identity, strlen(ls_identity))};
+    return ls_hash(parts, sizeof parts);
 }
 
 ls_ranks ls_ranks_alone(void) {
@@ -93,7 +96,7 @@ ls_status ls_ranks_join(ls_ctx *ctx, ls_ranks *out) {
     if (told.message[0] != '\0') return pass_on(ctx, out, &told);
     out->failure = told;
     LS_TRY(status);
-    return ls_ranks_compare(ctx, out, ls__ranks_version(), "another version of longshot");
+    return ls_ranks_compare(ctx, out, ls__ranks_version(), "another version or build of longshot");
 }
 
 void ls_ranks_leave(ls_ctx *ctx, ls_ranks *ranks, ls_status status) {

@@ -16,7 +16,7 @@ typedef struct ls_launch {
 } ls_launch;
 ls_status ls__launch_read(ls_ctx *ctx, ls_launch *out);
 
-/* Of the program's version: ranks of two of them may disagree on anything. */
+/* Of the program's version and its sources: ranks of two of them may disagree on anything. */
 uint64_t ls__ranks_version(void);
 
 /* A failure of this rank as it tells others; and one that was told, checked and in words: it may be

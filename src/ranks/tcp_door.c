@@ -195,8 +195,9 @@ static ls_status check_hello(const ls_meeting *m, const hello *theirs) {
     const ls_tcp *tcp = m->tcp;
     const int number = (int)theirs->rank;
     if (theirs->version != ls__ranks_version())
-        return LS_FAIL(tcp->ctx, LS_EUSE, "rank %d has another version of longshot than rank %d",
-                       number, tcp->rank);
+        return LS_FAIL(tcp->ctx, LS_EUSE,
+                       "rank %d has another version or build of longshot than rank %d", number,
+                       tcp->rank);
     if (theirs->size != (uint32_t)tcp->size)
         return LS_FAIL(tcp->ctx, LS_EUSE, "rank %d was started as one of %u, rank %d as one of %d",
                        number, theirs->size, tcp->rank, tcp->size);

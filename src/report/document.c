@@ -115,7 +115,13 @@ static ls_status put_chart(document *d, const char *at, const char *words) {
             (old.length != drawing.length || memcmp(old.bytes, drawing.bytes, old.length) != 0))
             status = LS_FAIL(d->ctx, LS_EBAR, "%s is not what the %s give", path, source_of(d));
     }
-    if (status == LS_OK) ls_text_printf(d->ctx, &d->out, "![%s](%s)\n\n", title, file);
+    if (status == LS_OK) {
+        const ls_page page = {.ctx = d->ctx};
+        const ls_paper paper = {.page = &page, .out = &d->out};
+        ls_paper_put(&paper, "![");
+        ls_paper_plain(&paper, title); /* it has names from the file in it */
+        ls_text_printf(d->ctx, &d->out, "](%s)\n\n", file);
+    }
     ls_text_clear(d->ctx, &drawing);
     ls_text_clear(d->ctx, &old);
     return status;
@@ -208,28 +214,28 @@ static number read_number(const char *text, const char *at) {
 
 static ls_status check_number(const document *d, const number *n) {
     char words[WORDS_BYTES], wanted[64];
-    const int line = line_of(d, n->begin);
     if (strncmp(n->end, "<!--", 4) != 0) {
         if (n->decimals == 0 || n->identifier) return LS_OK;
         return LS_FAIL(d->ctx, LS_EBAR,
                        "%s:%d: nothing says where %s comes from: <!-- WORDS --> right behind it, "
                        "or <!-- published -->",
-                       d->path, line, n->text);
+                       d->path, line_of(d, n->begin), n->text);
     }
     const char *end = strstr(n->end, close_mark);
     if (end == NULL || !copy_words(n->end + 4, end, words))
-        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: a comment does not end", d->path, line);
+        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: a comment does not end", d->path,
+                       line_of(d, n->begin));
     const char *place = words;
     if (strcmp(words, "published") == 0 || is_others(d, words)) return LS_OK;
     names_figures(d, words, &place);
     const double value = value_of(d, place);
     if (!isfinite(value))
-        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the %s have nothing for `%s`", d->path, line,
-                       source_of(d), words);
+        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the %s have nothing for `%s`", d->path,
+                       line_of(d, n->begin), source_of(d), words);
     snprintf(wanted, sizeof wanted, n->sign ? "%+.*f" : "%.*f", n->decimals, value);
     if (strcmp(wanted, n->text) != 0)
-        return LS_FAIL(d->ctx, LS_EBAR, "%s:%d: it says %s, the %s %s (%s)", d->path, line, n->text,
-                       source_of(d), wanted, words);
+        return LS_FAIL(d->ctx, LS_EBAR, "%s:%d: it says %s, the %s %s (%s)", d->path,
+                       line_of(d, n->begin), n->text, source_of(d), wanted, words);
     return LS_OK;
 }
 
@@ -278,7 +284,8 @@ static bool has_study(const document *d) {
     char words[WORDS_BYTES];
     for (const char *at = d->text; (at = strstr(at, begin_mark)) != NULL;) {
         const char *end = strstr(at += strlen(begin_mark), close_mark);
-        if (end != NULL && copy_words(at, end, words) && strcmp(words, "by hand") != 0 &&
+        if (end == NULL) return false;
+        if (copy_words(at, end, words) && strcmp(words, "by hand") != 0 &&
             behind_figures(words) == NULL)
             return true;
     }

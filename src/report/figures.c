@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FIGURES_BYTES = 16 << 20, METHODS_MAX = 16, TEXT_MAX = 512 };
+enum { FIGURES_BYTES = 16 << 20, METHODS_MAX = 16, TEXT_MAX = 512, MEMBERS_MAX = 64 };
 
 static const double count_max = 9007199254740992; /* 2^53: whole numbers up to here are exact */
 
@@ -157,7 +157,8 @@ static ls_status check_missing(const place *at, const json_t *row) {
 }
 
 static ls_status check_row(const place *at, const json_t *row) {
-    if (!json_is_object(row)) return refuse(at, "a row", "an object");
+    if (!json_is_object(row) || json_object_size(row) > MEMBERS_MAX)
+        return refuse(at, "a row", "an object with few members");
     LS_TRY(check_members(at, row, MEMBERS(of_row)));
     const json_t *taken = json_object_get(row, "taken");
     if (taken != NULL && !json_is_object(taken)) return refuse(at, "taken", "an object");
@@ -310,5 +311,6 @@ ls_status ls_figures_read_all(ls_ctx *ctx, const char *const *paths, size_t coun
         json_decref(*out);
         *out = next;
     }
-    return status;
+    /* together they may be more than one may hold */
+    return status == LS_OK && count > 1 ? ls_figures_check(ctx, *out, paths[count - 1]) : status;
 }

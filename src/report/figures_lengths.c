@@ -46,11 +46,14 @@ static bool is_first(const json_t *rows, size_t at,
     return true;
 }
 
-/* The rows of a table: first, its lengths in rising order, and the row of a line at one of them. */
+/* The rows of a table: first, its lengths in rising order, its lines by their first rows, and the
+ * row of each line at each length (NULL: it was not taken). */
 typedef struct table {
     const json_t *rows, *first;
     double lengths[ROWS_MAX];
-    size_t count;
+    const json_t *line[ROWS_MAX];
+    size_t count, lines;
+    const json_t **at; /* [lines, count] */
 } table;
 
 static void find_lengths(table *t) {
@@ -68,13 +71,44 @@ static void find_lengths(table *t) {
     }
 }
 
-/* NULL: it was not taken. */
-static const json_t *row_at(const table *t, const json_t *line, size_t length) {
-    for (size_t i = 0; i < json_array_size(t->rows); i++) {
+/* Which line a row is of; a new one where `row` begins it. */
+static size_t line_of(table *t, const json_t *row) {
+    size_t line = 0;
+    while (line < t->lines && !same_line(t->line[line], row)) line++;
+    if (line == t->lines && line < ROWS_MAX) t->line[t->lines++] = row;
+    return line;
+}
+
+static size_t place_of(const table *t, const json_t *row) {
+    const double length = ls_member_real(row, "length");
+    size_t at = 0;
+    while (at < t->count && t->lengths[at] != length) at++;
+    return at;
+}
+
+/* False where it has no row with a length, or memory is short, which `out` is told. Free t->at. */
+static bool fill_table(ls_ctx *ctx, table *t, ls_text *out) {
+    const size_t all = json_array_size(t->rows);
+    find_lengths(t);
+    t->lines = 0;
+    for (size_t i = 0; i < all; i++)
+        if (same_table(json_array_get(t->rows, i), t->first))
+            line_of(t, json_array_get(t->rows, i));
+    t->at = t->count == 0 ? NULL : ls_new(ctx, t->lines * t->count, sizeof *t->at);
+    out->failed |= t->count > 0 && t->at == NULL;
+    for (size_t i = 0; t->at != NULL && i < all; i++) {
         const json_t *row = json_array_get(t->rows, i);
-        if (same_line(row, line) && ls_member_real(row, "length") == t->lengths[length]) return row;
+        if (!same_table(row, t->first)) continue;
+        const size_t line = line_of(t, row), place = place_of(t, row);
+        if (line == ROWS_MAX || place == t->count) continue;
+        const json_t **cell = &t->at[line * t->count + place];
+        if (*cell == NULL) *cell = row;
     }
-    return NULL;
+    return t->at != NULL;
+}
+
+static const json_t *row_at(const table *t, size_t line, size_t length) {
+    return t->at[line * t->count + length];
 }
 
 /* ---- tables ---- */
@@ -89,7 +123,7 @@ static void put_figure(const json_t *row, what_shown what, char out[CELL_BYTES])
 }
 
 /* How many times as long a token takes at the longest length as at the shortest. */
-static void put_growth(const table *t, const json_t *line, char out[CELL_BYTES]) {
+static void put_growth(const table *t, size_t line, char out[CELL_BYTES]) {
     const json_t *shortest = row_at(t, line, 0), *longest = row_at(t, line, t->count - 1);
     out[0] = '\0';
     if (shortest == NULL || longest == NULL) return;
@@ -97,7 +131,7 @@ static void put_growth(const table *t, const json_t *line, char out[CELL_BYTES])
 }
 
 /* The largest of a line. */
-static void put_spread(const table *t, const json_t *line, char out[CELL_BYTES]) {
+static void put_spread(const table *t, size_t line, char out[CELL_BYTES]) {
     double most = 0;
     for (size_t i = 0; i < t->count; i++) {
         const json_t *row = row_at(t, line, i);
@@ -150,17 +184,15 @@ static void put_table(ls_paper *p, const table *t, what_shown what, const char *
     if (what == RATES) heads[count++] = "settings";
     say_caption(t, what, caption, text);
     ls_paper_open(p, text, heads, count);
-    for (size_t i = 0; i < json_array_size(t->rows); i++) {
-        const json_t *line = json_array_get(t->rows, i);
-        if (!same_table(line, t->first) || !is_first(t->rows, i, same_line)) continue;
-        ls_paper_cell(p, ls_member_text(line, "kind"));
+    for (size_t line = 0; line < t->lines; line++) {
+        ls_paper_cell(p, ls_member_text(t->line[line], "kind"));
         for (size_t k = 0; k < t->count; k++) {
             put_figure(row_at(t, line, k), what, cell);
             ls_paper_cell(p, cell);
         }
         if (grows) put_growth(t, line, cell), ls_paper_cell(p, cell);
         if (what == RATES) put_spread(t, line, cell), ls_paper_cell(p, cell);
-        if (what == RATES) ls_paper_cell(p, ls_member_text(line, "settings"));
+        if (what == RATES) ls_paper_cell(p, ls_member_text(t->line[line], "settings"));
         ls_paper_end_row(p);
     }
     ls_paper_close(p);
@@ -172,11 +204,11 @@ bool ls__figures_by_length(ls_paper *p, const json_t *rows, const char *caption)
     for (size_t i = 0; i < json_array_size(rows); i++) {
         t.first = json_array_get(rows, i);
         if (!is_first(rows, i, same_table)) continue;
-        find_lengths(&t);
-        if (t.count == 0) continue;
+        if (!fill_table(p->page->ctx, &t, p->out)) continue;
         found = true;
         put_table(p, &t, RATES, caption);
         if (json_object_get(t.first, "bytes") != NULL) put_table(p, &t, MEMORY, caption);
+        ls_free(p->page->ctx, t.at);
     }
     if (found) ls__figures_say_taken(p, rows);
     return found;
@@ -191,27 +223,21 @@ static bool same_family(const json_t *a, const json_t *b) {
     return strcspn(other, ",") == length && memcmp(one, other, length) == 0;
 }
 
-static ls_chart_style style_of(const table *t, size_t at) {
-    int family = 0, member = 0;
-    size_t own = at;
-    for (size_t i = 0; i < at; i++)
-        if (same_family(json_array_get(t->rows, i), json_array_get(t->rows, at)) && i < own)
-            own = i;
-    for (size_t i = 0; i < own; i++) family += is_first(t->rows, i, same_family);
-    for (size_t i = own; i < at; i++)
-        member += same_family(json_array_get(t->rows, i), json_array_get(t->rows, at)) &&
-                  is_first(t->rows, i, same_line);
-    return ls_chart_style_of(family, member);
+/* A colour for each family, and the family's members told apart. */
+static void choose_styles(const table *t, ls_chart_series *series) {
+    int family[ROWS_MAX], members[ROWS_MAX], families = 0; /* members: of those that begin one */
+    for (size_t line = 0; line < t->lines; line++) {
+        size_t own = 0;
+        while (!same_family(t->line[own], t->line[line])) own++;
+        if (own == line) family[line] = families++, members[line] = 0;
+        series[line].style = ls_chart_style_of(family[own], members[own]++);
+    }
 }
 
 /* Seconds of a million tokens. */
-static void fill_series(const table *t, size_t at, double *room, ls_chart_series *out) {
-    const json_t *line = json_array_get(t->rows, at);
-    *out = (ls_chart_series){.arm = ls_member_text(line, "kind"),
-                             .label = ls_member_text(line, "kind"),
-                             .style = style_of(t, at),
-                             .x = room,
-                             .y = room + t->count};
+static void fill_series(const table *t, size_t line, double *room, ls_chart_series *out) {
+    const char *kind = ls_member_text(t->line[line], "kind");
+    *out = (ls_chart_series){.arm = kind, .label = kind, .x = room, .y = room + t->count};
     for (size_t i = 0; i < t->count; i++) {
         const json_t *row = row_at(t, line, i);
         if (row == NULL) continue;
@@ -221,20 +247,16 @@ static void fill_series(const table *t, size_t at, double *room, ls_chart_series
 }
 
 static bool draw(ls_ctx *ctx, const table *t, char *title, size_t bytes, ls_text *out) {
-    const size_t all = json_array_size(t->rows);
     char model[CELL_BYTES];
-    size_t count = 0;
-    ls_chart_series *series = ls_new(ctx, all, sizeof *series);
-    double *room = ls_new(ctx, 2 * all * t->count, sizeof *room);
+    ls_chart_series *series = ls_new(ctx, t->lines, sizeof *series);
+    double *room = ls_new(ctx, 2 * t->lines * t->count, sizeof *room);
     const bool there = series != NULL && room != NULL;
-    for (size_t i = 0; there && i < all; i++) {
-        if (!is_first(t->rows, i, same_line)) continue;
-        fill_series(t, i, room + 2 * t->count * count, &series[count]);
-        count++;
-    }
+    for (size_t i = 0; there && i < t->lines; i++)
+        fill_series(t, i, room + 2 * t->count * i, &series[i]);
+    if (there) choose_styles(t, series);
     put_model(t->first, model);
     snprintf(title, bytes, "Time of training by length: %.200s", model);
-    const int needed = LINE_HEIGHT * (int)count;
+    const int needed = LINE_HEIGHT * (int)t->lines;
     const ls_chart chart = {.title = title,
                             .x_label = "tokens of a text",
                             .y_label = "seconds for a million tokens",
@@ -243,7 +265,7 @@ static bool draw(ls_ctx *ctx, const table *t, char *title, size_t bytes, ls_text
                             .ends = true,
                             .height = LS_CHART_HEIGHT + (needed > 200 ? needed - 200 : 0),
                             .series = series,
-                            .count = count};
+                            .count = t->lines};
     const bool drawn = there && ls_chart_file(ctx, &chart, out);
     out->failed |= !there;
     ls_free(ctx, series);
@@ -266,10 +288,9 @@ bool ls_figures_chart(ls_ctx *ctx, const json_t *figures, const char *words, cha
     table t = {.rows = chosen, .first = json_array_get(chosen, 0)};
     for (size_t i = 0; i < json_array_size(chosen); i++)
         one &= same_table(json_array_get(chosen, i), t.first);
-    if (t.first != NULL && one) {
-        find_lengths(&t);
-        drawn = t.count > 0 && draw(ctx, &t, title, bytes, out);
-    }
+    if (t.first != NULL && one && fill_table(ctx, &t, out))
+        drawn = draw(ctx, &t, title, bytes, out);
+    ls_free(ctx, t.at);
     json_decref(chosen);
     return drawn;
 }

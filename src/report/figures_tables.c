@@ -201,12 +201,10 @@ static void put_cell(const column *c, const line *l, char out[CELL_BYTES]) {
     }
 }
 
-static bool has_column(const json_t *rows, const column *c) {
+static bool has_column(const line *lines, size_t count, const column *c) {
     char cell[CELL_BYTES];
-    line l;
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        if (!line_of(rows, i, &l)) continue;
-        put_cell(c, &l, cell);
+    for (size_t i = 0; i < count; i++) {
+        put_cell(c, &lines[i], cell);
         if (cell[0] != '\0') return true;
     }
     return false;
@@ -278,30 +276,39 @@ static void say_missing(ls_paper *p, const json_t *rows) {
 
 /* ---- tables ---- */
 
-static bool put_table(ls_paper *p, const json_t *rows, const char *caption) {
+static void put_lines(ls_paper *p, const line *lines, size_t count, const char *caption) {
     const char *heads[COLUMNS + 1] = {"case"};
     const column *shown[COLUMNS];
     char cell[CELL_BYTES];
-    size_t count = 0;
-    line l;
-    if (json_array_size(rows) == 0) return false;
+    size_t columns_shown = 0;
     for (size_t i = 0; i < COLUMNS; i++) {
-        if (!has_column(rows, &columns[i])) continue;
-        shown[count++] = &columns[i];
-        heads[count] = columns[i].head;
+        if (!has_column(lines, count, &columns[i])) continue;
+        shown[columns_shown++] = &columns[i];
+        heads[columns_shown] = columns[i].head;
     }
-    ls_paper_open(p, caption, heads, count + 1);
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        if (!line_of(rows, i, &l)) continue;
-        put_case(l.way[0] != NULL ? l.way[0] : l.way[1], cell);
+    ls_paper_open(p, caption, heads, columns_shown + 1);
+    for (size_t i = 0; i < count; i++) {
+        put_case(lines[i].way[0] != NULL ? lines[i].way[0] : lines[i].way[1], cell);
         ls_paper_cell(p, cell);
-        for (size_t k = 0; k < count; k++) {
-            put_cell(shown[k], &l, cell);
+        for (size_t k = 0; k < columns_shown; k++) {
+            put_cell(shown[k], &lines[i], cell);
             ls_paper_cell(p, cell);
         }
         ls_paper_end_row(p);
     }
     ls_paper_close(p);
+}
+
+static bool put_table(ls_paper *p, const json_t *rows, const char *caption) {
+    ls_ctx *ctx = p->page->ctx;
+    const size_t all = json_array_size(rows);
+    size_t count = 0;
+    if (all == 0) return false;
+    line *lines = ls_new(ctx, all, sizeof *lines);
+    p->out->failed |= lines == NULL;
+    for (size_t i = 0; lines != NULL && i < all; i++) count += line_of(rows, i, &lines[count]);
+    if (lines != NULL) put_lines(p, lines, count, caption);
+    ls_free(ctx, lines);
     say_missing(p, rows);
     ls__figures_say_taken(p, rows);
     return true;

@@ -20,8 +20,11 @@ void ls_paper_plain(const ls_paper *p, const char *text) {
         const char *found = NULL;
         for (size_t i = 0; i < sizeof escapes / sizeof escapes[0]; i++)
             if (escapes[i].c == *text) found = escapes[i].latex;
-        if ((unsigned char)*text < ' ') {
+        const bool second = text[0] == '\302' && (unsigned char)text[1] >= 0x80 &&
+                            (unsigned char)text[1] < 0xA0; /* U+0080 to U+009F control a terminal */
+        if ((unsigned char)*text < ' ' || *text == 0x7F || second) {
             ls_paper_put(p, " ");
+            text += second;
         } else if (p->latex && strncmp(text, "\302\261", 2) == 0) {
             ls_paper_put(p, "$\\pm$"); /* no sign that a document's encoding must know */
             text++;
@@ -29,7 +32,7 @@ void ls_paper_plain(const ls_paper *p, const char *text) {
             ls_paper_put(p, found);
         } else {
             ls_text_printf(p->page->ctx, p->out, "%s%c",
-                           strchr(p->latex ? "{}$&#_%" : "\\|<>*_`[]", *text) != NULL ? "\\" : "",
+                           strchr(p->latex ? "{}$&#_%" : "\\|<>*_`[]!", *text) != NULL ? "\\" : "",
                            *text);
         }
     }

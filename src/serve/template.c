@@ -246,23 +246,24 @@ static json_t *call_function(ls_t_run *run, const ls_t_node *node) {
     } else if (!json_is_integer(argument) || json_integer_value(argument) > LS_T_STEPS) {
         list = ls_t_fail(run, "the chat template has a range that is too long");
     } else {
-        list = json_array();
-        for (json_int_t i = 0; i < json_integer_value(argument); i++)
-            json_array_append_new(list, json_integer(i));
+        const json_int_t count = ls_max(json_integer_value(argument), 0);
+        const bool may = ls_t_spend(run, (size_t)count);
+        list = ls_t_made(run, json_array());
+        for (json_int_t i = 0; may && i < count; i++) json_array_append_new(list, json_integer(i));
     }
     json_decref(argument);
     return list;
 }
 
 static json_t *make_list(ls_t_run *run, const ls_t_node *node) {
-    json_t *list = json_array();
+    json_t *list = ls_t_made(run, json_array());
     for (size_t i = 0; i < node->parts; i++)
         json_array_append_new(list, ls_t_evaluate(run, node->part[i]));
     return list;
 }
 
 static json_t *make_dict(ls_t_run *run, const ls_t_node *node) {
-    json_t *object = json_object();
+    json_t *object = ls_t_made(run, json_object());
     for (size_t i = 0; i + 1 < node->parts; i += 2) {
         json_t *key = ls_t_evaluate(run, node->part[i]);
         if (json_is_string(key))
@@ -341,9 +342,7 @@ static json_t *one_operand(ls_t_run *run, const ls_t_node *node) {
     return value;
 }
 
-json_t *ls_t_evaluate(ls_t_run *run, const ls_t_node *node) {
-    if (run->status != LS_OK || node == NULL) return json_incref(run->undefined);
-    if (++run->steps > LS_T_STEPS) return ls_t_fail(run, "the chat template takes too long");
+static json_t *evaluate(ls_t_run *run, const ls_t_node *node) {
     switch (node->kind) {
     case LS_T_VALUE:
         return json_incref(node->value);
@@ -366,6 +365,16 @@ json_t *ls_t_evaluate(ls_t_run *run, const ls_t_node *node) {
     default:
         return one_operand(run, node);
     }
+}
+
+json_t *ls_t_evaluate(ls_t_run *run, const ls_t_node *node) {
+    if (node == NULL || !ls_t_spend(run, 1)) return json_incref(run->undefined);
+    if (run->nested == LS_T_NESTED)
+        return ls_t_fail(run, "an expression of the chat template is too long");
+    run->nested++;
+    json_t *value = evaluate(run, node);
+    run->nested--;
+    return value;
 }
 
 static void render(ls_t_run *run, const ls_t_node *node);
@@ -411,6 +420,7 @@ static json_t *chosen(ls_t_run *run, const ls_t_node *node, const json_t *list) 
 }
 
 static void render_for(ls_t_run *run, const ls_t_node *node) {
+    enum { STEPS_A_TURN = 8 }; /* `loop` is made for each */
     json_t *list = ls_t_evaluate(run, node->a);
     if (!json_is_array(list) || run->scopes == LS_T_DEPTH) {
         if (list != run->undefined)
@@ -424,7 +434,7 @@ static void render_for(ls_t_run *run, const ls_t_node *node) {
         json_decref(list);
         list = some;
     }
-    for (size_t i = 0; run->status == LS_OK && i < json_array_size(list); i++) {
+    for (size_t i = 0; i < json_array_size(list) && ls_t_spend(run, STEPS_A_TURN); i++) {
         json_object_clear(run->scope[run->scopes - 1]);
         json_object_set_new(run->scope[run->scopes - 1], "loop", loop_of(list, i));
         put_item(node, run->scope[run->scopes - 1], json_array_get(list, i));
@@ -435,19 +445,29 @@ static void render_for(ls_t_run *run, const ls_t_node *node) {
     json_decref(list);
 }
 
+/* What is kept may be made larger by the next statement, without an end. */
 static void render_set(ls_t_run *run, const ls_t_node *node) {
     json_t *value = ls_t_evaluate(run, node->a);
     if (node->member == NULL) {
-        json_object_set(run->scope[run->scopes - 1], node->text, value);
+        if (ls_t_weigh(run, value, NULL))
+            json_object_set(run->scope[run->scopes - 1], node->text, value);
     } else {
         json_t *object = look_up(run, node->text);
         if (!json_is_object(object) || object == run->undefined)
             json_decref(ls_t_fail(run, "the chat template sets a member of what has none"));
-        else if (value != object)
+        else if (ls_t_weigh(run, value, object))
             json_object_set(object, node->member, value);
         json_decref(object);
     }
     json_decref(value);
+}
+
+/* What stands between tags. */
+static void render_text(ls_t_run *run, const ls_t_node *node) {
+    if (run->out->length + node->length > LS_T_BYTES)
+        json_decref(ls_t_fail(run, "the rendered chat is too long"));
+    else if (ls_t_spend(run, 1))
+        ls_text_append(run->ctx, run->out, node->text, node->length);
 }
 
 static void render_output(ls_t_run *run, const ls_t_node *node) {
@@ -460,7 +480,7 @@ static void render(ls_t_run *run, const ls_t_node *node) {
     if (run->status != LS_OK || node == NULL) return;
     switch (node->kind) {
     case LS_T_TEXT:
-        ls_text_append(run->ctx, run->out, node->text, node->length);
+        render_text(run, node);
         break;
     case LS_T_OUTPUT:
         render_output(run, node);

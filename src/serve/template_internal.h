@@ -66,13 +66,21 @@ typedef struct ls_t_run {
     ls_text *out;
     json_t *undefined; /* stands for it, by its address */
     json_t *scope[LS_T_DEPTH];
-    int scopes;
+    int scopes, nested; /* nested: expressions within each other, also one behind the other */
     int64_t steps;
     ls_status status;
 } ls_t_run;
 
-enum { LS_T_STEPS = 1 << 20, LS_T_BYTES = 1 << 24 };
+enum { LS_T_STEPS = 1 << 20, LS_T_BYTES = 1 << 24, LS_T_NESTED = 256 };
 
+/* Whatever takes time or memory takes steps, about as many as it has members, or bytes in dozens.
+ * False once there are none left, or something else has failed. */
+bool ls_t_spend(ls_t_run *run, size_t steps);
+/* The same for all that a value has within it: before it is walked through, or kept. False also
+ * where that is too deep, or `around` is in it. */
+bool ls_t_weigh(ls_t_run *run, const json_t *value, const json_t *around);
+/* What was made, or a failure. */
+json_t *ls_t_made(ls_t_run *run, json_t *value);
 /* New references; never NULL: after a failure `undefined`. */
 json_t *ls_t_evaluate(ls_t_run *run, const ls_t_node *node);
 json_t *ls_t_fail(ls_t_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -14,14 +14,51 @@ json_t *ls_t_fail(ls_t_run *run, const char *format, ...) {
     return json_incref(run->undefined);
 }
 
-static json_t *made(ls_t_run *run, json_t *value) {
+/* ---- steps ---- */
+
+enum { BYTES_A_STEP = 64 };
+
+bool ls_t_spend(ls_t_run *run, size_t steps) {
+    if (run->status != LS_OK) return false;
+    run->steps += ls_min((int64_t)steps, LS_T_STEPS + 1);
+    if (run->steps <= LS_T_STEPS) return true;
+    json_decref(ls_t_fail(run, "the chat template takes too long"));
+    return false;
+}
+
+/* Of a value without what is in its members. */
+static size_t extent(const json_t *value) {
+    return json_string_length(value) / BYTES_A_STEP + json_array_size(value) +
+           json_object_size(value);
+}
+
+static bool weigh(ls_t_run *run, const json_t *value, const json_t *around, int depth) {
+    const char *key;
+    json_t *part;
+    if (!ls_t_spend(run, 1 + json_string_length(value) / BYTES_A_STEP)) return false;
+    if (depth > LS_T_DEPTH || value == around) {
+        json_decref(ls_t_fail(run, "the chat template makes a value that is too deep"));
+        return false;
+    }
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (!weigh(run, json_array_get(value, i), around, depth + 1)) return false;
+    json_object_foreach((json_t *)(uintptr_t)value, key,
+                        part) if (!weigh(run, part, around, depth + 1)) return false;
+    return true;
+}
+
+bool ls_t_weigh(ls_t_run *run, const json_t *value, const json_t *around) {
+    return weigh(run, value, around, 0);
+}
+
+json_t *ls_t_made(ls_t_run *run, json_t *value) {
     if (value != NULL) return value;
     if (run->status == LS_OK) run->status = LS_ENOMEM;
     return json_incref(run->undefined);
 }
 
 static json_t *make_text(ls_t_run *run, const char *bytes, size_t length) {
-    return made(run, json_stringn(bytes == NULL ? "" : bytes, length));
+    return ls_t_made(run, json_stringn(bytes == NULL ? "" : bytes, length));
 }
 
 bool ls_t_true(const ls_t_run *run, const json_t *value) {
@@ -41,7 +78,7 @@ bool ls_t_true(const ls_t_run *run, const json_t *value) {
 }
 
 void ls_t_print(ls_t_run *run, const json_t *value, ls_text *out) {
-    if (value == run->undefined) return;
+    if (value == run->undefined || !ls_t_spend(run, extent(value))) return;
     if (json_is_string(value))
         ls_text_append(run->ctx, out, json_string_value(value), json_string_length(value));
     else if (json_is_integer(value))
@@ -89,7 +126,7 @@ static json_t *add(ls_t_run *run, const json_t *a, const json_t *b) {
         json_decref(list);
         list = NULL;
     }
-    return made(run, list);
+    return ls_t_made(run, list);
 }
 
 static json_t *calculate(ls_t_run *run, char sign, int64_t a, int64_t b) {
@@ -104,7 +141,7 @@ static json_t *calculate(ls_t_run *run, char sign, int64_t a, int64_t b) {
     if (sign == '/') result = a / b - (a % b != 0 && (a < 0) != (b < 0));
     if (sign == '%') result = a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);
     if (over) return ls_t_fail(run, "a number of the chat template is too large");
-    return made(run, json_integer(result));
+    return ls_t_made(run, json_integer(result));
 }
 
 static bool contains(ls_t_run *run, const json_t *item, const json_t *whole) {
@@ -131,6 +168,10 @@ static json_t *compare(ls_t_run *run, const char *sign, const json_t *a, const j
 }
 
 json_t *ls_t_operate(ls_t_run *run, const char *sign, const json_t *a, const json_t *b) {
+    const bool whole = strcmp(sign, "in") == 0 || sign[1] == '=';
+    if (whole ? !ls_t_weigh(run, a, NULL) || !ls_t_weigh(run, b, NULL)
+              : !ls_t_spend(run, extent(a) + extent(b)))
+        return json_incref(run->undefined);
     if (strcmp(sign, "in") == 0) return json_boolean(contains(run, a, b));
     if (strcmp(sign, "==") == 0) return json_boolean(same(run, a, b));
     if (strcmp(sign, "!=") == 0) return json_boolean(!same(run, a, b));
@@ -169,6 +210,7 @@ json_t *ls_t_slice(ls_t_run *run, const json_t *whole, const json_t *const bound
     const bool text = json_is_string(whole);
     if ((!text && !json_is_array(whole)) || (step != 1 && step != -1) || (text && step != 1))
         return ls_t_fail(run, "the chat template has a slice that is not understood");
+    if (!ls_t_spend(run, extent(whole))) return json_incref(run->undefined);
     const int64_t size = (int64_t)(text ? json_string_length(whole) : json_array_size(whole));
     const int64_t low = step > 0 ? 0 : -1;
     const int64_t from = bound_of(bound[0], size, step > 0 ? 0 : size - 1, low);
@@ -184,7 +226,7 @@ json_t *ls_t_slice(ls_t_run *run, const json_t *whole, const json_t *const bound
     json_t *list = json_array();
     for (int64_t i = from; list != NULL && (step > 0 ? i < to : i > to); i += step)
         if (i >= 0 && i < size) json_array_append(list, json_array_get(whole, (size_t)i));
-    return made(run, list);
+    return ls_t_made(run, list);
 }
 
 /* ---- methods and filters ---- */
@@ -244,14 +286,16 @@ static json_t *capitalize(ls_t_run *run, json_t *const *argument, size_t count) 
 static json_t *length(ls_t_run *run, json_t *const *argument, size_t count) {
     const json_t *value = argument[0];
     (void)count;
-    if (json_is_array(value)) return made(run, json_integer((json_int_t)json_array_size(value)));
-    if (json_is_object(value)) return made(run, json_integer((json_int_t)json_object_size(value)));
+    if (json_is_array(value))
+        return ls_t_made(run, json_integer((json_int_t)json_array_size(value)));
+    if (json_is_object(value))
+        return ls_t_made(run, json_integer((json_int_t)json_object_size(value)));
     if (!json_is_string(value))
         return ls_t_fail(run, "the chat template asks for a length of none");
     json_int_t characters = 0;
     for (size_t i = 0; i < json_string_length(value); i++)
         characters += ((unsigned char)json_string_value(value)[i] & 0xC0) != 0x80;
-    return made(run, json_integer(characters));
+    return ls_t_made(run, json_integer(characters));
 }
 
 static json_t *as_text(ls_t_run *run, json_t *const *argument, size_t count) {
@@ -305,14 +349,14 @@ static json_t *cut(ls_t_run *run, json_t *const *argument, size_t count, const j
     }
     const char *at = json_string_value(argument[0]), *end = at + json_string_length(argument[0]);
     const char *mark = json_string_value(argument[1]), *next;
-    while ((next = memmem(at, (size_t)(end - at), mark, width)) != NULL) {
+    while (ls_t_spend(run, 1) && (next = memmem(at, (size_t)(end - at), mark, width)) != NULL) {
         json_array_append_new(list, json_stringn(at, (size_t)(next - at)));
         at = next + width;
     }
     json_array_append_new(list, json_stringn(at, (size_t)(end - at)));
     if (between == NULL) return list;
     ls_text text = {0};
-    for (size_t i = 0; i < json_array_size(list); i++) {
+    for (size_t i = 0; run->status == LS_OK && i < json_array_size(list); i++) {
         if (i > 0) ls_t_print(run, between, &text);
         ls_t_print(run, json_array_get(list, i), &text);
     }
@@ -343,7 +387,7 @@ static json_t *items(ls_t_run *run, json_t *const *argument, size_t count) {
     (void)count;
     json_object_foreach(argument[0], key, value)
         json_array_append_new(list, json_pack("[s, O]", key, value));
-    return made(run, list);
+    return ls_t_made(run, list);
 }
 
 static json_t *as_list(ls_t_run *run, json_t *const *argument, size_t count) {
@@ -356,6 +400,7 @@ static json_t *as_list(ls_t_run *run, json_t *const *argument, size_t count) {
 static json_t *as_json(ls_t_run *run, json_t *const *argument, size_t count) {
     if (count != 1 || argument[0] == run->undefined)
         return ls_t_fail(run, "the chat template prints JSON in a way that is not understood");
+    if (!ls_t_weigh(run, argument[0], NULL)) return json_incref(run->undefined);
     char *text = ls_json_dump(argument[0], JSON_ENCODE_ANY);
     json_t *value = make_text(run, text, text == NULL ? 0 : strlen(text));
     free(text);
@@ -397,8 +442,10 @@ bool ls_t_knows_method(const char *name) {
 }
 
 json_t *ls_t_method(ls_t_run *run, const char *name, json_t *const *argument, size_t count) {
-    size_t i = 0;
+    size_t i = 0, steps = 0;
     while (i < METHODS && strcmp(methods[i].name, name) != 0) i++;
+    for (size_t k = 0; k < count; k++) steps += extent(argument[k]);
+    if (!ls_t_spend(run, steps)) return json_incref(run->undefined);
     if (argument[0] == run->undefined && strcmp(name, "default") != 0 &&
         strcmp(name, "string") != 0 && strcmp(name, "trim") != 0)
         return ls_t_fail(run, "the chat template has %s of what is undefined", name);

@@ -58,7 +58,8 @@ static ls_status train(rehearsal *r, ls_ctx *ctx, ls_settings *settings, ls_trai
     const ls_training_request request = {.settings = settings,
                                          .folder = "rehearsal",
                                          .cache = r->study->from.cache,
-                                         .seed = r->arm->seeds.at[0]};
+                                         .seed = r->arm->seeds.at[0],
+                                         .paths = r->study->keys.out};
     ls_train_result result;
     LS_TRY(training_settings(r, ctx, settings));
     LS_TRY(ls_training_read(ctx, &request, training));
@@ -89,6 +90,7 @@ static ls_status time_training(rehearsal *r) {
                                          .folder = "trial",
                                          .cache = r->study->from.cache,
                                          .seed = r->arm->seeds.at[0],
+                                         .paths = r->study->keys.out,
                                          .rough = true};
     ls_status status = training_settings(r, &quiet, &settings);
     if (status == LS_OK) status = ls_training_read(&quiet, &request, &training);
@@ -132,6 +134,7 @@ static ls_status test(rehearsal *r, ls_ctx *ctx, const ls_settings *settings,
                                            .settings = settings,
                                            .type = typed ? &type : NULL,
                                            .cache = r->study->from.cache,
+                                           .paths = r->study->keys.out,
                                            .seed = (uint64_t)r->arm->seeds.at[0]};
     LS_TRY(ls_evaluation_open(ctx, &request, evaluation));
     r->cost.parameters = ls_parameters_elements(evaluation->trained.model->store);
@@ -167,7 +170,7 @@ static ls_status prepare_data(rehearsal *r) {
     LS_TRY(ls_options_default(ctx, &ls_data_options, &settings));
     LS_TRY(ls_settings_apply(ctx, &r->arm->training, "data", &ls_data_options, ls_training_facts,
                              &settings));
-    LS_TRY(ls_data_open(ctx, &settings, r->study->from.cache, NULL, &data));
+    LS_TRY(ls_data_open(ctx, &settings, r->study->from.cache, r->study->keys.out, &data));
     memcpy(r->tokenizer, data.tokenizer_path, sizeof r->tokenizer);
     ls_data_close(ctx, &data);
     return LS_OK;

@@ -25,7 +25,7 @@ static ls_status take_look(const ls_study *study, const ls_study_arm *arm, look 
                              &settings));
     if (last->taken && memcmp(&settings, &last->settings, sizeof settings) == 0) return LS_OK;
     *last = (look){.settings = settings, .taken = true};
-    ls_status status = ls_data_open(ctx, &settings, study->from.cache, NULL, &data);
+    ls_status status = ls_data_open(ctx, &settings, study->from.cache, study->keys.out, &data);
     if (status == LS_EINPUT) {
         ctx->error = (ls_error){0};
         return LS_OK;

@@ -152,6 +152,10 @@ int64_t ls_task_stored(const ls_task *task, ls_task_set set) {
     return task->records == NULL ? 0 : (int64_t)part_of(task, set)->count;
 }
 
+uint64_t ls_task_hash(const ls_task *task, ls_task_set set) {
+    return task->records == NULL ? 0 : ls_records_hash(part_of(task, set));
+}
+
 static void encode_record(const ls_task *task, const ls_labelled *record, int64_t length,
                           int32_t *inputs, int32_t *targets) {
     for (int s = 0; s < (task->type->pairs ? 2 : 1); s++) {

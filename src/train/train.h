@@ -67,6 +67,7 @@ typedef struct ls_train_source {
     /* or NULL: what is wrong with the data, asked after each batch */
     ls_status (*status)(ls_ctx *ctx, const void *user);
     uint64_t identity;       /* of the data and their order: a run that goes on compares it */
+    uint64_t records;        /* of all samples that come from files, likewise; 0: none do */
     int64_t vocabulary;      /* inputs must be below it */
     int64_t answers;         /* targets must be below it; 0: the vocabulary */
     int64_t inputs, targets; /* of a row; 0: the settings' length */

@@ -234,7 +234,8 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     LS_TRY(try_draw(ctx, model->config, settings, &whole));
     if (job->ranks != NULL &&
         !ctx->rehearsal) { /* before anything that depends on them is shared */
-        const uint64_t data[] = {job->source.identity, job->validation_source.identity};
+        const uint64_t data[] = {job->source.identity, job->source.records,
+                                 job->validation_source.identity};
         LS_TRY(ls_ranks_compare(ctx, job->ranks, ls_hash(data, sizeof data), "other data"));
     }
     const ls_optimizer_settings optimizer = ls_train_optimizer(settings);

@@ -140,25 +140,74 @@ int64_t ls__loop_rollback_schedule(const ls_loop *l) {
     return l->settings->checkpoint_every > 0 ? l->settings->checkpoint_every : INT64_MAX;
 }
 
+/* What a run reads, as its checkpoints have it: what they lack is not compared. */
+typedef struct read_by_run {
+    const char *key, *what;
+    uint64_t hash; /* 0: there is nothing of it */
+} read_by_run;
+enum { READS = 3 };
+
+static void list_reads(const ls_train_job *job, read_by_run out[READS]) {
+    out[0] = (read_by_run){"data", "data", job->source.identity};
+    out[1] = (read_by_run){"records", "task's records", job->source.records};
+    out[2] = (read_by_run){"held_out", "validation documents",
+                           job->validation == NULL ? 0 : job->validation_source.identity};
+}
+
+static void print_hash(uint64_t hash, char out[17]) {
+    snprintf(out, 17, "%016llx", (unsigned long long)hash);
+}
+
+static bool save_reads(const ls_train_job *job, json_t *state) {
+    read_by_run reads[READS];
+    char text[17];
+    list_reads(job, reads);
+    for (int i = 0; i < READS; i++) {
+        print_hash(reads[i].hash, text);
+        if ((i == 0 || reads[i].hash != 0) &&
+            json_object_set_new(state, reads[i].key, json_string(text)) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* A run goes on with what it began with alone. */
+static ls_status compare_reads(const ls_loop *l, const json_t *state) {
+    read_by_run reads[READS];
+    char ours[17];
+    list_reads(l->job, reads);
+    for (int i = 0; i < READS; i++) {
+        const char *theirs;
+        if (i > 0 && json_object_get(state, reads[i].key) == NULL) continue;
+        LS_TRY(ls_json_text(l->ctx, state, reads[i].key, l->checkpoints, &theirs));
+        print_hash(reads[i].hash, ours);
+        if (strcmp(theirs, ours) != 0)
+            return LS_FAIL(l->ctx, LS_EUSE,
+                           "%s: the %s are others than those the run began with: put those back, "
+                           "or train into another folder (out=)",
+                           l->job->folder, reads[i].what);
+    }
+    return LS_OK;
+}
+
 /* The state of this moment; clear *out in any case. */
 static ls_status describe(ls_loop *l, ls_checkpoint *out) {
     json_t *guard = NULL, *state;
-    char identity[17];
-    snprintf(identity, sizeof identity, "%016llx", (unsigned long long)l->job->source.identity);
     *out = (ls_checkpoint){.step = l->step,
                            .config_hash = l->config_hash,
                            .rest_hash = l->rest_hash,
                            .every = ls__loop_rollback_schedule(l)};
     LS_TRY(ls_guard_save(l->ctx, &l->guard, &guard));
-    state = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:s,s:I,s:f,s:o}", "steps",
-                      (json_int_t)l->settings->steps, "rollbacks", (json_int_t)l->rollbacks, "step",
-                      (json_int_t)l->step, "updates", (json_int_t)l->updates, "batch",
-                      (json_int_t)l->batch, "tokens", (json_int_t)l->tokens, "data", identity,
-                      "seed", (json_int_t)l->settings->seed, "seconds",
-                      l->seconds + ls_clock() - l->started, "guard", guard);
+    state =
+        json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:o}", "steps", (json_int_t)l->settings->steps,
+                  "rollbacks", (json_int_t)l->rollbacks, "step", (json_int_t)l->step, "updates",
+                  (json_int_t)l->updates, "batch", (json_int_t)l->batch, "tokens",
+                  (json_int_t)l->tokens, "seed", (json_int_t)l->settings->seed, "seconds",
+                  l->seconds + ls_clock() - l->started, "guard", guard);
     out->state = state;
-    if (state == NULL || (l->job->validation != NULL &&
-                          json_object_set_new(state, "validation", ls_best_save(&l->best)) != 0))
+    if (state == NULL || !save_reads(l->job, state) ||
+        (l->job->validation != NULL &&
+         json_object_set_new(state, "validation", ls_best_save(&l->best)) != 0))
         return LS_FAIL(l->ctx, LS_ENOMEM, "no memory for the state");
     if (l->carried != NULL) {
         out->put_memory = put_memory;
@@ -224,24 +273,19 @@ static ls_status check_growth(ls_loop *l, const ls_checkpoint *checkpoint) {
 
 /* Step, updates and tokens; with `all` also what a rollback leaves as it is. */
 static ls_status restore(ls_loop *l, const ls_checkpoint *checkpoint, bool all) {
-    const char *what = l->checkpoints, *identity;
+    const char *what = l->checkpoints;
     /* what is counted in batches, rows or tokens stays countable */
     const int64_t count_max = INT64_MAX / 4;
     const int64_t batch_max = count_max / ls_max(1, l->settings->batch * l->inputs);
     const json_t *state = checkpoint->state;
     ls_ctx *ctx = l->ctx;
-    char expected[17];
     LS_TRY(ls_json_int(ctx, state, "step", what, checkpoint->step, checkpoint->step, &l->step));
     LS_TRY(ls_json_int(ctx, state, "updates", what, 0, l->step, &l->updates));
     LS_TRY(ls_json_int(ctx, state, "tokens", what, 0, count_max, &l->tokens));
     l->saved_step = l->step;
     if (!all) return LS_OK;
     if (checkpoint->config_hash != l->config_hash) LS_TRY(check_growth(l, checkpoint));
-    LS_TRY(ls_json_text(ctx, state, "data", what, &identity));
-    snprintf(expected, sizeof expected, "%016llx", (unsigned long long)l->job->source.identity);
-    if (strcmp(identity, expected) != 0)
-        return LS_FAIL(ctx, LS_EUSE, "%s: the data are others than those the run began with",
-                       l->job->folder);
+    LS_TRY(compare_reads(l, state));
     LS_TRY(ls_json_int(ctx, state, "batch", what, l->step, batch_max, &l->batch));
     LS_TRY(ls_json_real(ctx, state, "seconds", what, 0, (double)count_max, &l->seconds));
     LS_TRY(ls_guard_load(ctx, json_object_get(state, "guard"), what, &l->guard));

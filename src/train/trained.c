@@ -335,6 +335,7 @@ static ls_status load_weights(const ls_trained *trained, ls_model *model, size_t
 ls_status ls_trained_load(const ls_trained *trained, ls_model *model, size_t *missing) {
     const char *broken;
     LS_TRY(load_weights(trained, model, missing));
+    LS_TRY(ls_check_stop(trained->ctx, "reading weights"));
     LS_TRY(ls_weights_find_broken(model->store, &broken));
     if (broken == NULL) return LS_OK;
     return LS_FAIL(trained->ctx, LS_EINPUT,

@@ -100,11 +100,18 @@ static ls_status take_model(ls_training *t, ls_trained *other, const char *from)
     return take_extensions(t, other);
 }
 
+/* Paths lead from above the run's folder too, where there is one. */
+static const char *run_of(const ls_training *t) {
+    return t->paths != NULL ? t->paths : t->folder;
+}
+
 /* train.from with a public checkpoint, or a run. */
 static ls_status take_from(ls_training *t, bool rough) {
-    const char *from = ls_settings_get(t->given, "train.from");
+    const char *given = ls_settings_get(t->given, "train.from");
+    char from[LS_TRAINED_PATH];
     ls_trained other = {0};
-    if (from == NULL || from[0] == '\0') return LS_OK;
+    if (given == NULL || given[0] == '\0') return LS_OK;
+    LS_TRY(ls_path_find(t->ctx, given, run_of(t), from, sizeof from));
     if (!ls_path_exists(from) && (rough || !ls_settings_has(t->given, "extend")))
         return LS_OK; /* said where weights are needed */
     ls_status status = ls_trained_find(t->ctx, from, &other);
@@ -251,8 +258,10 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
         (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache, .lock = -1};
     out->ranks = request->ranks;
     out->resolved = request->resolved;
+    out->paths = request->paths;
     if (strlen(request->folder) >= sizeof out->folder)
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
+    snprintf(out->folder, sizeof out->folder, "%s", request->folder);
     /* what a run has settled holds what it took from the checkpoint it went on from */
     if (!request->resolved) LS_TRY(take_from(out, ctx->rehearsal || request->rough));
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
@@ -269,19 +278,11 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     LS_TRY(read_section(out, "train", &ls_train_options, &settings->train));
     LS_TRY(check_validation(out));
     if (!request->resolved) LS_TRY(check_carry(out));
-    if (request->folder[0] == '\0')
-        name_folder(out);
-    else
-        snprintf(out->folder, sizeof out->folder, "%s", request->folder);
+    if (request->folder[0] == '\0') name_folder(out);
     return settle_shards(out);
 }
 
 /* ---- data ---- */
-
-/* Paths of a run lead from its folder too; those of a new one from the present folder alone. */
-static const char *run_of(const ls_training *t) {
-    return t->resolved ? t->folder : NULL;
-}
 
 /* Samples that neither training nor tests draw. */
 static ls_status open_task_validation(ls_training *t, ls_train_job *job) {
@@ -402,6 +403,14 @@ static ls_status mix(ls_training *t, ls_train_source *out) {
 
 /* ---- the run ---- */
 
+/* The run or public checkpoint that weights are of. */
+static ls_status find_weights(const ls_training *t, const char *given, ls_trained *out) {
+    char path[LS_TRAINED_PATH];
+    *out = (ls_trained){0};
+    LS_TRY(ls_path_find(t->ctx, given, run_of(t), path, sizeof path));
+    return ls_trained_find(t->ctx, path, out);
+}
+
 /* An adapter stands beside the weights of train.from, also when its training goes on. */
 static ls_status begin_with_base(ls_training *t) {
     ls_ctx *ctx = t->ctx;
@@ -413,7 +422,7 @@ static ls_status begin_with_base(ls_training *t) {
     LS_TRY(ls_parameters_part(t->model->store, LS_PART_BASE, &part));
     ls_model base = *t->model;
     base.store = &part;
-    ls_status status = ls_trained_find(ctx, adapter->base, &other);
+    ls_status status = find_weights(t, adapter->base, &other);
     if (status == LS_OK) status = ls_trained_load(&other, &base, NULL);
     ls_trained_clear(&other);
     if (status == LS_OK) status = ls_adapter_hash(t->model->store, &adapter->base_hash);
@@ -438,7 +447,7 @@ static ls_status begin_with_weights(ls_training *t) {
     ls_trained other;
     if (train->lora_rank > 0) return begin_with_base(t);
     if (train->from[0] == '\0' || ls_run_folder_begun(ctx, t->folder)) return LS_OK;
-    ls_status status = ls_trained_find(ctx, train->from, &other);
+    ls_status status = find_weights(t, train->from, &other);
     size_t missing = 0, all = t->model->store->count;
     if (status == LS_OK)
         status = ls_trained_load(&other, t->model, train->from_part ? &missing : NULL);

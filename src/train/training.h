@@ -16,6 +16,7 @@ typedef struct ls_training_request {
     const char *cache;  /* of token files and tokenizers: see ls_data_open */
     int64_t seed;       /* where train.seed is not given */
     bool resolved;      /* the settings are those that a run has settled */
+    const char *paths;  /* the folder whose paths they have (ls_path_find); NULL: that of the run */
     bool rough;         /* for costs alone: train.from need not be there yet */
     ls_ranks *ranks;    /* or NULL: alone. See ls_train_job */
 } ls_training_request;
@@ -26,7 +27,8 @@ typedef struct ls_training {
     ls_ranks *ranks;    /* likewise */
     const char *cache;
     char folder[LS_OPTION_TEXT_BYTES];
-    bool resolved; /* the settings are those of the run in it */
+    const char *paths; /* see the request */
+    bool resolved;     /* the settings are those of the run in it */
     ls_run_settings settings;
     int64_t extended_from; /* the length that extensions measure against: of the model that training
                               goes on from; 0: the model's own */

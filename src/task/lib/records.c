@@ -105,6 +105,21 @@ ls_status ls_records_add_texts(ls_ctx *ctx, ls_records *records, int part, const
     return status;
 }
 
+uint64_t ls_records_hash(const ls_records_part *part) {
+    uint64_t hash = part->count;
+    for (size_t i = 0; i < part->count; i++) {
+        const ls_labelled *record = &part->at[i];
+        uint64_t parts[6] = {hash, (uint64_t)record->label};
+        for (int t = 0; t < 2; t++) {
+            const ls_bytes text = record->text[t];
+            parts[2 + t] = text.count;
+            parts[4 + t] = text.count > 0 ? ls_hash(text.at, text.count) : 0;
+        }
+        hash = ls_hash(parts, sizeof parts);
+    }
+    return hash;
+}
+
 /* ---- holding out ---- */
 
 ls_status ls_records_hold_out(ls_ctx *ctx, double share, ls_records *records) {
