@@ -1,5 +1,6 @@
-/* Decoding one token at a time, always the most likely, with a 124M llama-shaped model, beside what the bandwidth of memory
- * allows: every weight and every cached key and value must be read once for each token. */
+/* Decoding one token at a time, always the most likely, with a 124M llama-shaped model, beside what
+ * the bandwidth of memory allows: every weight and every cached key and value must be read once for
+ * each token. */
 #include <string.h>
 
 #include "bench/bench_parts.h"

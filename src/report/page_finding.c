@@ -46,8 +46,8 @@ static bool stays_within(ls_page *page, const json_t *arm, const json_t *row, co
     return strcmp(key, "excess") == 0 && multiple > 0 && multiple <= 1;
 }
 
-/* The arm as trained with the largest (sign 1) or the smallest (-1) number. `with_methods`: only one whose
- * weights others test. */
+/* The arm as trained with the largest (sign 1) or the smallest (-1) number. `with_methods`: only
+ * one whose weights others test. */
 static finding extreme(ls_page *page, const char *protocol, const char *key, int sign,
                        bool with_methods) {
     finding best = {0};
