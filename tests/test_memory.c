@@ -35,10 +35,7 @@ static const struct {
 enum { MODES = sizeof modes / sizeof modes[0] };
 
 static void put_words(ls_ctx *ctx, ls_settings *settings, const char *text) {
-    char words[1024], *rest = NULL;
-    snprintf(words, sizeof words, "%s", text);
-    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        if (ls_settings_put_word(ctx, settings, word) != LS_OK) fail_msg("%s", ctx->error.message);
+    if (ls_settings_put_words(ctx, settings, text) != LS_OK) fail_msg("%s", ctx->error.message);
 }
 
 /* A mixer that only reads whole sequences learns a task with classes. */

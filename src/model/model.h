@@ -105,6 +105,8 @@ ls_mixer ls_model_encoder_mixer(const ls_model_config *config, int64_t layer);
  * mixer.NAME.KEY to those of a type or to the one with a label. The config is checked whole.
  * LS_EUSE in one sentence otherwise. */
 ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out);
+/* The same from words, "model.layers=2 mixer.heads=4"; nothing else may stand among them. */
+ls_status ls_model_config_read_words(ls_ctx *ctx, const char *words, ls_model_config *out);
 /* What ls_ctx.sections needs. */
 typedef struct ls_known_keys {
     ls_section mixer[2];
