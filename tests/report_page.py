@@ -81,7 +81,8 @@ def make_arm(draw, name, label, parent, make_row, protocols):
         for key, most in (("R", 0.5), ("R_sd", 0.1), ("O", 0.5), ("O_sd", 0.1)):
             row["by_layer"][key] = [own.uniform(0.1 * most, most) for _ in range(3)]
         distance = [d for d in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89) if d < length]
-        row["scores"] = dict(distance=distance, score=[0.0] + [own.uniform(-4, 1) for _ in distance[1:]],
+        far = 30 if name == "alibi" else 1  # a bias by distance, beside which all other curves are level
+        row["scores"] = dict(distance=distance, score=[0.0] + [far * own.uniform(-4, 1) for _ in distance[1:]],
                              score_sd=[0.0] + [own.uniform(0.1, 0.3) for _ in distance[1:]])
         if name != "alibi":  # which does not rotate
             row["scores"]["expected"] = [1.0] + [own.uniform(-0.2, 1) for _ in distance[1:]]
@@ -163,6 +164,7 @@ const read = () => ({
         ticks: [...f.querySelectorAll("svg.chart > g.axes > text.tick")]
             .map(t => ({text: text(t), line: box(t.previousElementSibling)})),
         mark: [...f.querySelectorAll("g.trained > path.mark")].map(m => ({line: box(m), text: text(m.nextElementSibling)})),
+        leaving: text(f.querySelector("text.leaving")),
         bound: [...f.querySelectorAll("g.bound > path.mark")].map(m => ({line: box(m), text: text(m.nextElementSibling)})),
         cells: [...f.querySelectorAll("g.heat")].map(g => ({shade: +g.classList[1].slice(1), box: box(g.querySelector("rect")),
                                                             text: text(g.querySelector("text")), title: text(g.querySelector("title"))})),
@@ -284,6 +286,8 @@ def finite(value):
     return value is not None and math.isfinite(value)
 
 
+left_frame = 0
+TOP, FLOOR = 22, 278  # of the frame
 NEAR = 0.2  # of a unit of the drawing; places are written to a tenth
 
 
@@ -291,7 +295,8 @@ def check_places(what, got, want, x, y):
     assert len(got) == len(want), "%s: %d places in place of %d" % (what, len(got), len(want))
     for (at_x, at_y), (value_x, value_y) in zip(got, want):
         same(what + ", across", at_x, x.place(value_x), NEAR)
-        same(what + ", up", at_y, y.place(value_y), NEAR)
+        up = y.place(value_y)  # an axis is read off its labels: far outside of the frame less exactly
+        same(what + ", up", at_y, up, NEAR + 1e-3 * max(0, TOP - up, up - FLOOR))
 
 
 def check_ends(what, figure, labels):
@@ -303,11 +308,33 @@ def check_ends(what, figure, labels):
         assert shown == label or (cut and label.startswith(first) and label.endswith(last)), (what, shown, label)
         lead = re.match(r"M(-?[\d.]+) (-?[\d.]+)L", end["lead"])
         same(what + ", the end of a line", float(lead[1]), place[0] + 4, NEAR)
-        same(what + ", the end of a line", float(lead[2]), place[1], NEAR)
+        same(what + ", the end of a line", float(lead[2]), min(max(place[1], TOP), FLOOR), NEAR)
         assert end["right"] <= WIDTH, "%s: `%s` is cut off at the edge" % (what, end["text"])
     assert len({end["text"] for _, end, _ in ends}) == len({label for _, _, label in ends}), (what, "two arms under one name")
     heights = [end["y"] for _, end, _ in sorted(ends, key=lambda e: e[0][1])]
     assert all(b - a >= 11.5 for a, b in zip(heights, heights[1:])), (what, heights)
+
+
+def check_leaving(figure, lines, hidden, key):
+    """Lines that reach more than four times as far as all others leave the frame, where they are the fewer."""
+    if key != "score":
+        assert figure["leaving"] is None
+        return figure
+    reach = {arm: max((r[1] for r in rows if finite(r[1])), key=abs, default=0) for arm, rows in lines.items() if arm not in hidden}
+    order = sorted((arm for arm in reach if reach[arm] != 0), key=lambda arm: -abs(reach[arm]))
+    left = []
+    for i in range(1, min(len(order), 5)):
+        if 2 * i < len(order) and abs(reach[order[i - 1]]) > 4 * abs(reach[order[i]]):
+            left = order[:i]
+    ends = [s["end"]["text"] for s in figure["series"] if s["arm"] in left]
+    match = re.fullmatch(r"(.*) leaves? the frame, to (\S+)", figure["leaving"])
+    assert (match is not None) == (left != []) and (match or figure["leaving"] == ""), (figure["leaving"], left)
+    if left:
+        assert match[1] == (ends[0] if len(ends) == 1 else "%d lines" % len(ends)), match[1]
+        shows("how far a line goes", match[2], reach[order[0]])
+    global left_frame
+    left_frame += left != []
+    return dict(figure, series=[s for s in figure["series"] if s["arm"] not in left])
 
 
 def check_own(what, figure, series, own, x, y):
@@ -613,7 +640,7 @@ def check_figures(drawn, results, timing, hidden=()):
             lines = {a["name"]: columns(a, "scores", "distance", key) for a in group}
             figure = take("Scores by distance", caption + rest)  # with axes of its own
             check_lines(figure, lines, False, labels, markers=False, trained=trained, own=own)
-            check_scale(caption, [figure], hidden)
+            check_scale(caption, [check_leaving(figure, lines, hidden, key)], hidden)
         for caption, key, scale in (("Throughput", "tokens_per_second", 1), ("Memory", "bytes", 1e-6)):
             names = [a["name"] for a in group]
             lines = {t["name"]: column(t["results"], protocols[0], key, scale, spread=False) for t in timing["arms"] if t["name"] in names}
@@ -761,6 +788,7 @@ def compare(study, dom):
     assert drawn["problems"] == [], drawn["problems"]
     check_figures(drawn["figures"], results, timing)
     check_figures(drawn["rest"], results, timing, hidden={"alibi"})  # without one arm, drawn by the script
+    assert left_frame > 0, "no line left the frame"
     check_finding(drawn["finding"], results["arms"], results["arms"][0]["results"][0]["protocol"])
     check_readings(drawn, results["arms"])
     check_pointed(drawn["pointed"])
