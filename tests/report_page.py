@@ -122,6 +122,16 @@ def make_positions(draw, make_row, protocols):
     return arms
 
 
+def make_tasks(draw, make_row, protocols):
+    """Arms that are asked different things: the study's task, or their own."""
+    arms = make_positions(draw, make_row, protocols)
+    own = {"rope": {"task": "copy", "task.symbols": "7"}, "xpos": {"task.symbols": "7", "task.loss": "all", "task": "copy", "task.samples": "99"},
+           "rope-ntk": {"task.symbols": "9"}, "alibi": {"task.symbols": "8"}}
+    for arm in arms:
+        arm["settings"].update(own.get(arm["name"], {}))
+    return arms
+
+
 def make_study(draw, make_arms, make_row, protocols):
     arms = make_arms(draw, make_row, protocols)
     timing = [{"name": a["name"], "training": {"seconds": draw.uniform(1, 90), "peak_bytes": draw.randrange(10**6, 10**9)},
@@ -130,7 +140,8 @@ def make_study(draw, make_arms, make_row, protocols):
                                 tokens_per_second=math.exp(draw.uniform(5, 10)), bytes=draw.randrange(10**6, 10**9))
                            for r in a["results"]]} for a in arms]
     results = {"format": "longshot-study-1", "study": "x", "title": "numbers", "about": "", "finished": True, "longshot": "0",
-               "command": "longshot study x", "trained_length": TRAINED, "settings": {}, "arms": arms,
+               "command": "longshot study x", "trained_length": TRAINED,
+               "settings": {"task": "reverse", "task.symbols": "8"} if make_arms == make_tasks else {}, "arms": arms,
                "machine": {"cpu": "c", "instructions": "i", "processors": 2}}
     return results, {"format": "longshot-timing-1", "arms": timing}
 
@@ -139,6 +150,7 @@ def make(folder):
     import os
     for name, make_arms, make_row, protocols in (("text", make_positions, text_row, ["nonoverlap", "slide"]),
                                                  ("task", make_positions, task_row, ["task"]),
+                                                 ("tasks", make_tasks, task_row, ["task"]),
                                                  ("lengths", make_lengths, text_row, ["nonoverlap"])):
         path = os.path.join(folder, name)
         os.makedirs(path)
@@ -509,8 +521,16 @@ def nats(value):
     return ("%.2f" if abs(value) >= 0.0995 else "%.3f") % abs(value)
 
 
-def check_finding(found, arms, protocol):
-    """The first sentences of the page, written anew."""
+def asked(results, arm):
+    """What an arm was asked: the study's task, below that of the arm whose weights it tests, below its own."""
+    parent = next((a["settings"] for a in results["arms"] if a["name"] == arm["from"]), {})
+    return {k: v for s in (results["settings"], parent, arm["settings"]) for k, v in s.items()
+            if k.split(".")[0] == "task" and k not in ("task.loss", "task.samples")}
+
+
+def check_finding(found, results, protocol):
+    """The first sentences of the page, written anew; of answers one for each task."""
+    arms = results["arms"]
     def longest(a, key):
         return max((r for r in a["results"] if r["protocol"] == protocol and finite(r[key])), key=lambda r: r["length"], default=None)
     def times(a, row):
@@ -519,11 +539,21 @@ def check_finding(found, arms, protocol):
         return " (seeds overlap)" if low[key + "_max"] >= high[key + "_min"] else ""
     trained = [a for a in arms if not a["from"] and a["results"]]
     if "accuracy" in trained[0]["results"][0]:
-        best, *_, worst = sorted(trained, key=lambda a: -longest(a, "accuracy")["accuracy"])
-        high, low = longest(best, "accuracy"), longest(worst, "accuracy")
-        want = "%s has %.1f %% of answers right %s; %s %.1f %%%s; chance %.1f %%." % (
-            best["label"], 100 * high["accuracy"], times(best, high), worst["label"], 100 * low["accuracy"],
-            overlap(high, low, "accuracy"), 100 * high["chance"])
+        tasks = []
+        for arm in arms:
+            tasks += [asked(results, arm)] * (asked(results, arm) not in tasks)
+        sentences = []
+        for task in tasks:
+            among = sorted((a for a in trained if asked(results, a) == task), key=lambda a: -longest(a, "accuracy")["accuracy"])
+            if not among:
+                continue
+            best, worst = among[0], among[-1]
+            high, low = longest(best, "accuracy"), longest(worst, "accuracy")
+            sentences.append("%s has %.1f %% of answers right %s" % (best["label"], 100 * high["accuracy"], times(best, high)))
+            if worst is not best:
+                sentences[-1] += "; %s %.1f %%%s" % (worst["label"], 100 * low["accuracy"], overlap(high, low, "accuracy"))
+            sentences[-1] += "; chance %.1f %%." % (100 * high["chance"])
+        want = " ".join(sentences)
     else:
         # one that never went beyond its trained length loses nothing there
         trained = [a for a in trained if longest(a, "excess")["length"] > a.get("trained_length", TRAINED)]
@@ -737,7 +767,7 @@ def check_csv(path, results):
 
 
 def check_paper(study, results):
-    """Tables of LaTeX and Markdown: every cell against the results, the best of a column bold."""
+    """Tables of LaTeX and Markdown: every cell against the results, the best of each task in a column bold."""
     measures = {"Perplexity": ("ppl", 1), "Loss in nats per token": ("loss", 1), "Bits per byte": ("bits_per_byte", 1),
                 "Excess over the flat tail in nats per token": ("excess", 1), "Right answers in percent": ("accuracy", 100),
                 "Samples with no wrong answer in percent": ("exact", 100), "100 R, the attention resolution by head": ("R_head", 100),
@@ -766,15 +796,21 @@ def check_paper(study, results):
                         assert cells[2 + i] in ("-", "--"), cells
                         continue
                     text = re.sub(r"[$*{}]|\\mathbf", "", cells[2 + i])
-                    bold += [value] * ("bf" in cells[2 + i] or "**" in cells[2 + i])
+                    bold += [(asked(results, arm), value)] * ("bf" in cells[2 + i] or "**" in cells[2 + i])
                     mean, _, half = re.sub(r"\\pm", "\u00b1", text).partition(" \u00b1 ")
                     shows("%s, %s at %d" % (name, arm["name"], length), mean, scale * value)
                     if key + "_sd" in found[0] or key == "ppl":
                         low, high = band(found[0], key)
                         shows(name, half, scale * (high - low) / 2)
-                values = [r[key] for a in results["arms"] for r in a["resolution" if protocol is None else "results"]
-                          if (r["length"], r.get("protocol")) == (length, protocol) and finite(r[key])]
-                assert not values or bold == [(max if scale == 100 else min)(values)], (name, length, bold)
+                best = []
+                for arm in results["arms"]:
+                    task = asked(results, arm)
+                    values = [r[key] for a in results["arms"] if asked(results, a) == task
+                              for r in a["resolution" if protocol is None else "results"]
+                              if (r["length"], r.get("protocol")) == (length, protocol) and finite(r[key])]
+                    if values and (task, (max if scale == 100 else min)(values)) not in best:
+                        best.append((task, (max if scale == 100 else min)(values)))
+                assert sorted(bold, key=str) == sorted(best, key=str), (name, length, bold, best)
         assert ending == "md" or open(study + ".tex").read().isascii(), "signs that a LaTeX document may not know"
         protocols = {r["protocol"] for r in results["arms"][0]["results"]}
         assert len(tables) == len(protocols) * (2 if "accuracy" in results["arms"][0]["results"][0] else 4) + 2, list(tables)
@@ -789,7 +825,7 @@ def compare(study, dom):
     check_figures(drawn["figures"], results, timing)
     check_figures(drawn["rest"], results, timing, hidden={"alibi"})  # without one arm, drawn by the script
     assert left_frame > 0, "no line left the frame"
-    check_finding(drawn["finding"], results["arms"], results["arms"][0]["results"][0]["protocol"])
+    check_finding(drawn["finding"], results, results["arms"][0]["results"][0]["protocol"])
     check_readings(drawn, results["arms"])
     check_pointed(drawn["pointed"])
     check_looks(drawn, results["arms"])
