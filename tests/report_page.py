@@ -808,8 +808,8 @@ def check_paper(study, results):
                     values = [r[key] for a in results["arms"] if asked(results, a) == task
                               for r in a["resolution" if protocol is None else "results"]
                               if (r["length"], r.get("protocol")) == (length, protocol) and finite(r[key])]
-                    if values and (task, (max if scale == 100 else min)(values)) not in best:
-                        best.append((task, (max if scale == 100 else min)(values)))
+                    if len(set(values)) > 1 and (task, (max if scale == 100 else min)(values)) not in best:
+                        best.append((task, (max if scale == 100 else min)(values)))  # of equals none is
                 assert sorted(bold, key=str) == sorted(best, key=str), (name, length, bold, best)
         assert ending == "md" or open(study + ".tex").read().isascii(), "signs that a LaTeX document may not know"
         protocols = {r["protocol"] for r in results["arms"][0]["results"]}

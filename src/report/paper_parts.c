@@ -87,13 +87,18 @@ typedef struct by_length {
     const char *list, *protocol;
     double lengths[LS_PAGE_LENGTHS_MAX];
     size_t count, *task; /* task: of each arm (ls_page_find_tasks) */
+    ls_band *range;      /* [task][length]: from the least number to the largest */
 } by_length;
 
 static const json_t *row_at(const ls_paper *p, const by_length *table, size_t arm, size_t length) {
     return ls_page_row(arm_at(p, arm), table->list, table->protocol, table->lengths[length]);
 }
 
-/* Both as they are printed, so that equal ones are all best. */
+static ls_band *range_at(const by_length *table, size_t arm, size_t length) {
+    return &table->range[table->task[arm] * table->count + length];
+}
+
+/* As they are printed. */
 static bool same_text(const measure *m, double a, double b) {
     char first[64], second[64];
     snprintf(first, sizeof first, "%.*f", m->decimals, a);
@@ -101,17 +106,24 @@ static bool same_text(const measure *m, double a, double b) {
     return strcmp(first, second) == 0;
 }
 
-/* best[task * count + l]: of the arms of that task at that length; false: there is no number. */
-static bool find_best(const ls_paper *p, const by_length *table, double *best) {
+/* Whether there is any number. */
+static bool find_ranges(const ls_paper *p, const by_length *table) {
     bool any = false;
     for (size_t a = 0; a < p->page->count; a++)
         for (size_t l = 0; l < table->count; l++) {
-            double *so_far = &best[table->task[a] * table->count + l];
+            ls_band *range = range_at(table, a, l);
             const double value = ls_paper_mean(table->measure, row_at(p, table, a, l));
-            *so_far = table->measure->high_is_good ? fmax(*so_far, value) : fmin(*so_far, value);
+            range->low = fmin(range->low, value);
+            range->high = fmax(range->high, value);
             any |= isfinite(value);
         }
     return any;
+}
+
+/* Equal ones are all best; but where all are equal none is. */
+static bool is_best(const measure *m, double value, const ls_band *range) {
+    return same_text(m, value, m->high_is_good ? range->high : range->low) &&
+           !same_text(m, range->low, range->high);
 }
 
 /* "arm", "seeds" and the lengths. */
@@ -131,7 +143,7 @@ void ls_paper_begin_row(ls_paper *p, const json_t *arm, double seeds) {
     ls_paper_number(p, (ls_paper_value){.value = seeds, .half = NAN});
 }
 
-static void put_by_length(ls_paper *p, const by_length *table, const double *best) {
+static void put_by_length(ls_paper *p, const by_length *table) {
     const measure *m = table->measure;
     const char *protocol = table->protocol, *names[COLUMNS_MAX];
     char texts[LS_PAGE_LENGTHS_MAX][24], caption[CAPTION_BYTES];
@@ -145,12 +157,11 @@ static void put_by_length(ls_paper *p, const by_length *table, const double *bes
         for (size_t l = 0; l < table->count; l++) {
             const json_t *row = row_at(p, table, a, l);
             const double value = ls_paper_mean(m, row);
-            const bool bold = same_text(m, value, best[table->task[a] * table->count + l]);
             ls_paper_number(p, (ls_paper_value){.value = value,
                                                 .half = ls_paper_half(m, row),
                                                 .decimals = m->decimals,
                                                 .sign = m->sign,
-                                                .bold = bold});
+                                                .bold = is_best(m, value, range_at(table, a, l))});
         }
         ls_paper_end_row(p);
     }
@@ -165,13 +176,14 @@ bool ls_paper_lengths(ls_paper *p, const measure *m, const char *list, const cha
     table.task = ls_new(ctx, p->page->count + 1, sizeof *table.task);
     const size_t tasks = table.task == NULL ? 0 : ls_page_find_tasks(p->page, table.task);
     table.count = ls_page_lengths(p->page, list, protocol, table.lengths);
-    double *best = ls_new(ctx, tasks * table.count + 1, sizeof *best);
-    p->out->failed |= best == NULL || (tasks == 0 && p->page->count > 0);
-    for (size_t i = 0; best != NULL && i < tasks * table.count; i++) best[i] = NAN;
-    const bool any = best != NULL && tasks > 0 && find_best(p, &table, best);
-    if (any) put_by_length(p, &table, best);
+    table.range = ls_new(ctx, tasks * table.count + 1, sizeof *table.range);
+    const bool there = table.range != NULL && (tasks > 0 || p->page->count == 0);
+    p->out->failed |= !there;
+    for (size_t i = 0; there && i < tasks * table.count; i++) table.range[i] = (ls_band){NAN, NAN};
+    const bool any = there && find_ranges(p, &table);
+    if (any) put_by_length(p, &table);
     ls_free(ctx, table.task);
-    ls_free(ctx, best);
+    ls_free(ctx, table.range);
     return any;
 }
 
