@@ -386,7 +386,6 @@ static void decoding(void **state) {
     json_decref(rows);
     ls_model_free(model);
     ls_model_config_clear(&r.ctx, &config);
-    ls_settings_clear(&r.ctx, &settings);
     rig_close(&r);
 }
 
