@@ -30,14 +30,10 @@ static inline void world_expect(world *w, ls_status status) {
 
 /* A model from words such as "model.position=rope model.layers=2". */
 static inline void world_model(world *w, const char *words, ls_dtype type) {
-    char text[1024], *left = text;
-    ls_settings settings = {0};
+    char text[1024];
     w->ctx = ls_ctx_default();
     snprintf(text, sizeof text, "model.vocabulary=256 %s", words);
-    for (char *word; (word = strsep(&left, " ")) != NULL;)
-        if (*word != '\0') world_expect(w, ls_settings_put_word(&w->ctx, &settings, word));
-    world_expect(w, ls_model_config_read(&w->ctx, &settings, &w->config));
-    ls_settings_clear(&w->ctx, &settings);
+    world_expect(w, ls_model_config_read_words(&w->ctx, text, &w->config));
     world_expect(w, ls_model_new(&w->ctx, &w->config, type, 3, false, &w->model));
     world_expect(w, ls_tokenizer_new_byte(&w->ctx, &w->tokenizer));
 }

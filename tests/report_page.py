@@ -81,7 +81,8 @@ def make_arm(draw, name, label, parent, make_row, protocols):
         for key, most in (("R", 0.5), ("R_sd", 0.1), ("O", 0.5), ("O_sd", 0.1)):
             row["by_layer"][key] = [own.uniform(0.1 * most, most) for _ in range(3)]
         distance = [d for d in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89) if d < length]
-        row["scores"] = dict(distance=distance, score=[0.0] + [own.uniform(-4, 1) for _ in distance[1:]],
+        far = 30 if name == "alibi" else 1  # a bias by distance, beside which all other curves are level
+        row["scores"] = dict(distance=distance, score=[0.0] + [far * own.uniform(-4, 1) for _ in distance[1:]],
                              score_sd=[0.0] + [own.uniform(0.1, 0.3) for _ in distance[1:]])
         if name != "alibi":  # which does not rotate
             row["scores"]["expected"] = [1.0] + [own.uniform(-0.2, 1) for _ in distance[1:]]
@@ -121,6 +122,16 @@ def make_positions(draw, make_row, protocols):
     return arms
 
 
+def make_tasks(draw, make_row, protocols):
+    """Arms that are asked different things: the study's task, or their own."""
+    arms = make_positions(draw, make_row, protocols)
+    own = {"rope": {"task": "copy", "task.symbols": "7"}, "xpos": {"task.symbols": "7", "task.loss": "all", "task": "copy", "task.samples": "99"},
+           "rope-ntk": {"task.symbols": "9"}, "alibi": {"task.symbols": "8"}}
+    for arm in arms:
+        arm["settings"].update(own.get(arm["name"], {}))
+    return arms
+
+
 def make_study(draw, make_arms, make_row, protocols):
     arms = make_arms(draw, make_row, protocols)
     timing = [{"name": a["name"], "training": {"seconds": draw.uniform(1, 90), "peak_bytes": draw.randrange(10**6, 10**9)},
@@ -129,7 +140,8 @@ def make_study(draw, make_arms, make_row, protocols):
                                 tokens_per_second=math.exp(draw.uniform(5, 10)), bytes=draw.randrange(10**6, 10**9))
                            for r in a["results"]]} for a in arms]
     results = {"format": "longshot-study-1", "study": "x", "title": "numbers", "about": "", "finished": True, "longshot": "0",
-               "command": "longshot study x", "trained_length": TRAINED, "settings": {}, "arms": arms,
+               "command": "longshot study x", "trained_length": TRAINED,
+               "settings": {"task": "reverse", "task.symbols": "8"} if make_arms == make_tasks else {}, "arms": arms,
                "machine": {"cpu": "c", "instructions": "i", "processors": 2}}
     return results, {"format": "longshot-timing-1", "arms": timing}
 
@@ -138,6 +150,7 @@ def make(folder):
     import os
     for name, make_arms, make_row, protocols in (("text", make_positions, text_row, ["nonoverlap", "slide"]),
                                                  ("task", make_positions, task_row, ["task"]),
+                                                 ("tasks", make_tasks, task_row, ["task"]),
                                                  ("lengths", make_lengths, text_row, ["nonoverlap"])):
         path = os.path.join(folder, name)
         os.makedirs(path)
@@ -163,6 +176,7 @@ const read = () => ({
         ticks: [...f.querySelectorAll("svg.chart > g.axes > text.tick")]
             .map(t => ({text: text(t), line: box(t.previousElementSibling)})),
         mark: [...f.querySelectorAll("g.trained > path.mark")].map(m => ({line: box(m), text: text(m.nextElementSibling)})),
+        leaving: text(f.querySelector("text.leaving")),
         bound: [...f.querySelectorAll("g.bound > path.mark")].map(m => ({line: box(m), text: text(m.nextElementSibling)})),
         cells: [...f.querySelectorAll("g.heat")].map(g => ({shade: +g.classList[1].slice(1), box: box(g.querySelector("rect")),
                                                             text: text(g.querySelector("text")), title: text(g.querySelector("title"))})),
@@ -284,6 +298,8 @@ def finite(value):
     return value is not None and math.isfinite(value)
 
 
+left_frame = 0
+TOP, FLOOR = 22, 278  # of the frame
 NEAR = 0.2  # of a unit of the drawing; places are written to a tenth
 
 
@@ -291,7 +307,8 @@ def check_places(what, got, want, x, y):
     assert len(got) == len(want), "%s: %d places in place of %d" % (what, len(got), len(want))
     for (at_x, at_y), (value_x, value_y) in zip(got, want):
         same(what + ", across", at_x, x.place(value_x), NEAR)
-        same(what + ", up", at_y, y.place(value_y), NEAR)
+        up = y.place(value_y)  # an axis is read off its labels: far outside of the frame less exactly
+        same(what + ", up", at_y, up, NEAR + 1e-3 * max(0, TOP - up, up - FLOOR))
 
 
 def check_ends(what, figure, labels):
@@ -303,11 +320,33 @@ def check_ends(what, figure, labels):
         assert shown == label or (cut and label.startswith(first) and label.endswith(last)), (what, shown, label)
         lead = re.match(r"M(-?[\d.]+) (-?[\d.]+)L", end["lead"])
         same(what + ", the end of a line", float(lead[1]), place[0] + 4, NEAR)
-        same(what + ", the end of a line", float(lead[2]), place[1], NEAR)
+        same(what + ", the end of a line", float(lead[2]), min(max(place[1], TOP), FLOOR), NEAR)
         assert end["right"] <= WIDTH, "%s: `%s` is cut off at the edge" % (what, end["text"])
     assert len({end["text"] for _, end, _ in ends}) == len({label for _, _, label in ends}), (what, "two arms under one name")
     heights = [end["y"] for _, end, _ in sorted(ends, key=lambda e: e[0][1])]
     assert all(b - a >= 11.5 for a, b in zip(heights, heights[1:])), (what, heights)
+
+
+def check_leaving(figure, lines, hidden, key):
+    """Lines that reach more than four times as far as all others leave the frame, where they are the fewer."""
+    if key != "score":
+        assert figure["leaving"] is None
+        return figure
+    reach = {arm: max((r[1] for r in rows if finite(r[1])), key=abs, default=0) for arm, rows in lines.items() if arm not in hidden}
+    order = sorted((arm for arm in reach if reach[arm] != 0), key=lambda arm: -abs(reach[arm]))
+    left = []
+    for i in range(1, min(len(order), 5)):
+        if 2 * i < len(order) and abs(reach[order[i - 1]]) > 4 * abs(reach[order[i]]):
+            left = order[:i]
+    ends = [s["end"]["text"] for s in figure["series"] if s["arm"] in left]
+    match = re.fullmatch(r"(.*) leaves? the frame, to (\S+)", figure["leaving"])
+    assert (match is not None) == (left != []) and (match or figure["leaving"] == ""), (figure["leaving"], left)
+    if left:
+        assert match[1] == (ends[0] if len(ends) == 1 else "%d lines" % len(ends)), match[1]
+        shows("how far a line goes", match[2], reach[order[0]])
+    global left_frame
+    left_frame += left != []
+    return dict(figure, series=[s for s in figure["series"] if s["arm"] not in left])
 
 
 def check_own(what, figure, series, own, x, y):
@@ -482,8 +521,16 @@ def nats(value):
     return ("%.2f" if abs(value) >= 0.0995 else "%.3f") % abs(value)
 
 
-def check_finding(found, arms, protocol):
-    """The first sentences of the page, written anew."""
+def asked(results, arm):
+    """What an arm was asked: the study's task, below that of the arm whose weights it tests, below its own."""
+    parent = next((a["settings"] for a in results["arms"] if a["name"] == arm["from"]), {})
+    return {k: v for s in (results["settings"], parent, arm["settings"]) for k, v in s.items()
+            if k.split(".")[0] == "task" and k not in ("task.loss", "task.samples")}
+
+
+def check_finding(found, results, protocol):
+    """The first sentences of the page, written anew; of answers one for each task."""
+    arms = results["arms"]
     def longest(a, key):
         return max((r for r in a["results"] if r["protocol"] == protocol and finite(r[key])), key=lambda r: r["length"], default=None)
     def times(a, row):
@@ -492,11 +539,21 @@ def check_finding(found, arms, protocol):
         return " (seeds overlap)" if low[key + "_max"] >= high[key + "_min"] else ""
     trained = [a for a in arms if not a["from"] and a["results"]]
     if "accuracy" in trained[0]["results"][0]:
-        best, *_, worst = sorted(trained, key=lambda a: -longest(a, "accuracy")["accuracy"])
-        high, low = longest(best, "accuracy"), longest(worst, "accuracy")
-        want = "%s has %.1f %% of answers right %s; %s %.1f %%%s; chance %.1f %%." % (
-            best["label"], 100 * high["accuracy"], times(best, high), worst["label"], 100 * low["accuracy"],
-            overlap(high, low, "accuracy"), 100 * high["chance"])
+        tasks = []
+        for arm in arms:
+            tasks += [asked(results, arm)] * (asked(results, arm) not in tasks)
+        sentences = []
+        for task in tasks:
+            among = sorted((a for a in trained if asked(results, a) == task), key=lambda a: -longest(a, "accuracy")["accuracy"])
+            if not among:
+                continue
+            best, worst = among[0], among[-1]
+            high, low = longest(best, "accuracy"), longest(worst, "accuracy")
+            sentences.append("%s has %.1f %% of answers right %s" % (best["label"], 100 * high["accuracy"], times(best, high)))
+            if worst is not best:
+                sentences[-1] += "; %s %.1f %%%s" % (worst["label"], 100 * low["accuracy"], overlap(high, low, "accuracy"))
+            sentences[-1] += "; chance %.1f %%." % (100 * high["chance"])
+        want = " ".join(sentences)
     else:
         # one that never went beyond its trained length loses nothing there
         trained = [a for a in trained if longest(a, "excess")["length"] > a.get("trained_length", TRAINED)]
@@ -613,7 +670,7 @@ def check_figures(drawn, results, timing, hidden=()):
             lines = {a["name"]: columns(a, "scores", "distance", key) for a in group}
             figure = take("Scores by distance", caption + rest)  # with axes of its own
             check_lines(figure, lines, False, labels, markers=False, trained=trained, own=own)
-            check_scale(caption, [figure], hidden)
+            check_scale(caption, [check_leaving(figure, lines, hidden, key)], hidden)
         for caption, key, scale in (("Throughput", "tokens_per_second", 1), ("Memory", "bytes", 1e-6)):
             names = [a["name"] for a in group]
             lines = {t["name"]: column(t["results"], protocols[0], key, scale, spread=False) for t in timing["arms"] if t["name"] in names}
@@ -710,7 +767,7 @@ def check_csv(path, results):
 
 
 def check_paper(study, results):
-    """Tables of LaTeX and Markdown: every cell against the results, the best of a column bold."""
+    """Tables of LaTeX and Markdown: every cell against the results, the best of each task in a column bold."""
     measures = {"Perplexity": ("ppl", 1), "Loss in nats per token": ("loss", 1), "Bits per byte": ("bits_per_byte", 1),
                 "Excess over the flat tail in nats per token": ("excess", 1), "Right answers in percent": ("accuracy", 100),
                 "Samples with no wrong answer in percent": ("exact", 100), "100 R, the attention resolution by head": ("R_head", 100),
@@ -739,15 +796,21 @@ def check_paper(study, results):
                         assert cells[2 + i] in ("-", "--"), cells
                         continue
                     text = re.sub(r"[$*{}]|\\mathbf", "", cells[2 + i])
-                    bold += [value] * ("bf" in cells[2 + i] or "**" in cells[2 + i])
+                    bold += [(asked(results, arm), value)] * ("bf" in cells[2 + i] or "**" in cells[2 + i])
                     mean, _, half = re.sub(r"\\pm", "\u00b1", text).partition(" \u00b1 ")
                     shows("%s, %s at %d" % (name, arm["name"], length), mean, scale * value)
                     if key + "_sd" in found[0] or key == "ppl":
                         low, high = band(found[0], key)
                         shows(name, half, scale * (high - low) / 2)
-                values = [r[key] for a in results["arms"] for r in a["resolution" if protocol is None else "results"]
-                          if (r["length"], r.get("protocol")) == (length, protocol) and finite(r[key])]
-                assert not values or bold == [(max if scale == 100 else min)(values)], (name, length, bold)
+                best = []
+                for arm in results["arms"]:
+                    task = asked(results, arm)
+                    values = [r[key] for a in results["arms"] if asked(results, a) == task
+                              for r in a["resolution" if protocol is None else "results"]
+                              if (r["length"], r.get("protocol")) == (length, protocol) and finite(r[key])]
+                    if len(set(values)) > 1 and (task, (max if scale == 100 else min)(values)) not in best:
+                        best.append((task, (max if scale == 100 else min)(values)))  # of equals none is
+                assert sorted(bold, key=str) == sorted(best, key=str), (name, length, bold, best)
         assert ending == "md" or open(study + ".tex").read().isascii(), "signs that a LaTeX document may not know"
         protocols = {r["protocol"] for r in results["arms"][0]["results"]}
         assert len(tables) == len(protocols) * (2 if "accuracy" in results["arms"][0]["results"][0] else 4) + 2, list(tables)
@@ -761,7 +824,8 @@ def compare(study, dom):
     assert drawn["problems"] == [], drawn["problems"]
     check_figures(drawn["figures"], results, timing)
     check_figures(drawn["rest"], results, timing, hidden={"alibi"})  # without one arm, drawn by the script
-    check_finding(drawn["finding"], results["arms"], results["arms"][0]["results"][0]["protocol"])
+    assert left_frame > 0, "no line left the frame"
+    check_finding(drawn["finding"], results, results["arms"][0]["results"][0]["protocol"])
     check_readings(drawn, results["arms"])
     check_pointed(drawn["pointed"])
     check_looks(drawn, results["arms"])

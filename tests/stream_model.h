@@ -31,19 +31,10 @@ static inline void expect(world *w, ls_status status, const char *what) {
 
 /* "mixer.heads=2 model.position=rope": two layers of width 16 where the words do not say. */
 static inline ls_status read_words(ls_ctx *ctx, const char *words, ls_model_config *out) {
-    char all[512], *rest = NULL;
-    ls_settings settings = {0};
-    ls_status status = LS_OK;
-    *out = (ls_model_config){0};
+    char all[512];
     snprintf(all, sizeof all, "model.layers=2 model.vocabulary=%d %s %s", VOCABULARY,
              strstr(words, "model.width") == NULL ? "model.width=16" : "", words);
-    for (char *word = strtok_r(all, " ", &rest); word && status == LS_OK;
-         word = strtok_r(NULL, " ", &rest))
-        status = ls_settings_put_word(ctx, &settings, word);
-    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, out);
-    if (status == LS_OK) status = ls_settings_finish(ctx, &settings, NULL);
-    ls_settings_clear(ctx, &settings);
-    return status;
+    return ls_model_config_read_words(ctx, all, out);
 }
 
 static inline void world_open(world *w, const char *words, ls_dtype type, int threads) {

@@ -19,16 +19,9 @@ enum { LONGEST = 4096 };
 static int32_t inputs[LONGEST], targets[LONGEST];
 
 /* "task=mqar task.pairs=2 ..." */
-static inline ls_status read_words(ls_ctx *ctx, const char *words, ls_settings *settings) {
-    char copy[512], *left = copy, *word;
-    snprintf(copy, sizeof copy, "%s", words);
-    while ((word = strsep(&left, " ")) != NULL) LS_TRY(ls_settings_put_word(ctx, settings, word));
-    return LS_OK;
-}
-
 static inline ls_status read_task(ls_ctx *ctx, const char *words, ls_task *out) {
     ls_settings settings = {0};
-    ls_status status = read_words(ctx, words, &settings);
+    ls_status status = ls_settings_put_words(ctx, &settings, words);
     if (status == LS_OK) status = ls_task_read(ctx, &settings, ls_training_facts, out);
     ls_settings_clear(ctx, &settings);
     return status;

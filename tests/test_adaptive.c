@@ -184,14 +184,8 @@ static void test_gradients(void **unused) {
 }
 
 static ls_model *model_of(ls_ctx *ctx, const char *words, ls_model_config *config, bool plan) {
-    char all[512], *rest = NULL;
-    ls_settings settings = {0};
     ls_model *made;
-    snprintf(all, sizeof all, "%s", words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
-    expect(ctx, ls_model_config_read(ctx, &settings, config));
-    ls_settings_clear(ctx, &settings);
+    expect(ctx, ls_model_config_read_words(ctx, words, config));
     if (plan)
         expect(ctx, ls_model_plan(ctx, config, LS_F32, false, &made));
     else
@@ -271,10 +265,9 @@ static void test_refusals(void **unused) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ls_settings settings = {0};
         ls_model_config config;
-        char all[128], *rest = NULL;
+        char all[128];
         snprintf(all, sizeof all, "model.vocabulary=40 %s", bad[i]);
-        for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-            expect(&ctx, ls_settings_put_word(&ctx, &settings, word));
+        expect(&ctx, ls_settings_put_words(&ctx, &settings, all));
         if (ls_model_config_read(&ctx, &settings, &config) != LS_EUSE)
             fail_msg("%s is not refused", bad[i]);
         ls_settings_clear(&ctx, &settings);

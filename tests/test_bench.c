@@ -362,14 +362,11 @@ static void decoding(void **state) {
     (void)state;
     rig r;
     rig_open(&r, NULL, NULL);
-    ls_settings settings = {0};
     ls_model_config config = {0};
     ls_model *model;
-    expect(&r.ctx, ls_settings_put_word(&r.ctx, &settings, "model.layers=2"));
-    expect(&r.ctx, ls_settings_put_word(&r.ctx, &settings, "model.width=16"));
-    expect(&r.ctx, ls_settings_put_word(&r.ctx, &settings, "mixer.heads=2"));
-    expect(&r.ctx, ls_settings_put_word(&r.ctx, &settings, "model.vocabulary=32"));
-    expect(&r.ctx, ls_model_config_read(&r.ctx, &settings, &config));
+    expect(&r.ctx,
+           ls_model_config_read_words(
+               &r.ctx, "model.layers=2 model.width=16 mixer.heads=2 model.vocabulary=32", &config));
     expect(&r.ctx, ls_model_new(&r.ctx, &config, LS_BF16, 1, false, &model));
     set_clock(10, (double[]){1, 8, 1, 4, 1, 2, 1, 1, 1, 4});
     json_t *rows = json_array();
@@ -389,7 +386,6 @@ static void decoding(void **state) {
     json_decref(rows);
     ls_model_free(model);
     ls_model_config_clear(&r.ctx, &config);
-    ls_settings_clear(&r.ctx, &settings);
     rig_close(&r);
 }
 
@@ -520,10 +516,7 @@ static void keys_of_parts(void **state) {
         ls_ctx ctx = ls_ctx_default();
         ls_settings settings = {0};
         ls_bench_settings read;
-        char words[128], *rest = NULL;
-        snprintf(words, sizeof words, "%s", lines[i]);
-        for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-            expect(&ctx, ls_settings_put_word(&ctx, &settings, word));
+        expect(&ctx, ls_settings_put_words(&ctx, &settings, lines[i]));
         expect(&ctx, ls_options_default(&ctx, &ls_bench_options, &read));
         expect(&ctx, ls_settings_apply_top(&ctx, &settings, NULL, &ls_bench_options, &read));
         ls_settings_clear(&ctx, &settings);

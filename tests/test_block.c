@@ -11,11 +11,8 @@
 enum { B = 2, T = 7, D = 16, WORDS = 19 };
 
 static ls_status read_words(ls_ctx *ctx, const char *words, ls_model_config *config) {
-    char all[512], *rest = NULL;
     ls_settings settings = {0};
-    snprintf(all, sizeof all, "%s", words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
+    expect(ctx, ls_settings_put_words(ctx, &settings, words));
     ls_status status = ls_model_config_read(ctx, &settings, config);
     ls_settings_clear(ctx, &settings);
     return status;

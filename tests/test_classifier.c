@@ -8,11 +8,8 @@
 enum { B = 3, T = 11, WORDS = 7, WIDTH = 12, CLASSES = 4 };
 
 static ls_status read_config(ls_ctx *ctx, const char *words, ls_model_config *config) {
-    char all[512], *rest = NULL;
-    snprintf(all, sizeof all, "%s", words);
     ls_settings settings = {0};
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
+    expect(ctx, ls_settings_put_words(ctx, &settings, words));
     ls_status status = ls_model_config_read(ctx, &settings, config);
     if (status == LS_OK) expect(ctx, ls_settings_finish(ctx, &settings, NULL));
     ls_settings_clear(ctx, &settings);

@@ -403,20 +403,16 @@ static void test_known_convolutions(void **unused) {
 static void test_stream_of_the_most_used(void **unused) {
     (void)unused;
     enum { COUNT = 20 };
-    static const char *const words[] = {
-        "model.mixer=compressive", "model.layers=1", "model.width=8",  "mixer.heads=2",
-        "mixer.segment=4",         "mixer.memory=4", "mixer.rate=2",   "mixer.compressed=3",
-        "model.vocabulary=11",     "model.init=0.5", "model.length=4", "mixer.compress=most_used"};
+    static const char words[] =
+        "model.mixer=compressive model.layers=1 model.width=8 mixer.heads=2 mixer.segment=4 "
+        "mixer.memory=4 mixer.rate=2 mixer.compressed=3 model.vocabulary=11 model.init=0.5 "
+        "model.length=4 mixer.compress=most_used";
     ls_ctx ctx = ctx_of_one_thread();
-    ls_settings settings = {0};
     ls_model_config config;
     ls_model *made;
     int32_t tokens[COUNT + 1];
     double loss[2][COUNT];
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        expect(&ctx, ls_settings_put_word(&ctx, &settings, words[i]));
-    expect(&ctx, ls_model_config_read(&ctx, &settings, &config));
-    ls_settings_clear(&ctx, &settings);
+    expect(&ctx, ls_model_config_read_words(&ctx, words, &config));
     expect(&ctx, ls_model_new(&ctx, &config, LS_F64, 3, false, &made));
     for (int i = 0; i <= COUNT; i++) tokens[i] = i * i % 11;
     for (int way = 0; way < 2; way++) {

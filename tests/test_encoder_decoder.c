@@ -9,14 +9,13 @@
 enum { B = 3, S = 7, T = 6, WORDS = 9, D = 12, H = 2, BUCKETS = 8, FAR = 16 };
 
 static ls_status read_config(ls_ctx *ctx, const char *words, ls_model_config *config) {
-    char all[768], *rest = NULL;
+    char all[768];
     snprintf(all, sizeof all,
              "model.layers=2 model.encoder_layers=2 model.width=%d model.vocabulary=%d "
              "model.cross_heads=%d %s",
              D, WORDS, H, words);
     ls_settings settings = {0};
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
+    expect(ctx, ls_settings_put_words(ctx, &settings, all));
     ls_status status = ls_model_config_read(ctx, &settings, config);
     if (status == LS_OK) expect(ctx, ls_settings_finish(ctx, &settings, NULL));
     ls_settings_clear(ctx, &settings);
@@ -557,18 +556,15 @@ static void test_nothing_leaks(void **state) {
 static void test_preset(void **state) {
     (void)state;
     enum { WIDE = 48, HIDDEN = 64, KNOWN = 50, LAYERS = 12, HEADS = 12, TABLES = 3 };
-    static const char *const words[] = {"model.preset=longt5-base", "model.vocabulary=50",
-                                        "model.width=48", "model.hidden=64"};
+    static const char words[] =
+        "model.preset=longt5-base model.vocabulary=50 model.width=48 model.hidden=64";
     const int64_t attention_weights = 4 * WIDE * WIDE, gated = 3 * WIDE * HIDDEN;
     const int64_t encoder = attention_weights + gated + 3 * WIDE; /* norms: two, of side tokens */
     const int64_t decoder = 2 * attention_weights + gated + 3 * WIDE;
     ls_ctx ctx = ls_ctx_default();
-    ls_settings settings = {0};
     ls_model_config config;
     ls_model *model;
-    for (size_t i = 0; i < 4; i++) expect(&ctx, ls_settings_put_word(&ctx, &settings, words[i]));
-    expect(&ctx, ls_model_config_read(&ctx, &settings, &config));
-    ls_settings_clear(&ctx, &settings);
+    expect(&ctx, ls_model_config_read_words(&ctx, words, &config));
     expect(&ctx, ls_model_plan(&ctx, &config, LS_F32, false, &model));
     assert_int_equal(ls_parameters_elements(model->store), LAYERS * (encoder + decoder) + 2 * WIDE +
                                                                2 * KNOWN * WIDE +

@@ -174,13 +174,12 @@ enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* A model of these settings as if it had been trained. */
 static void open_model(ls_ctx *ctx, const char *settings, const char *extend, ls_trained *out) {
-    char copy[1024], *rest = NULL;
+    char copy[1024];
     *out = (ls_trained){.ctx = ctx};
     snprintf(copy, sizeof copy,
              "model.layers=2 model.width=16 model.vocabulary=256 model.length=24 %s %s", settings,
              extend);
-    for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &out->settings, word));
+    expect(ctx, ls_settings_put_words(ctx, &out->settings, copy));
     expect(ctx, ls_model_config_read(ctx, &out->settings, &out->config));
     expect(ctx, ls_model_new(ctx, &out->config, LS_F32, 7, false, &out->model));
     expect(ctx, ls_tokenizer_new_byte(ctx, &out->tokenizer));

@@ -48,15 +48,10 @@ typedef struct draws {
 } draws;
 
 static void draws_open(draws *d, const char *words) {
-    char copy[WORDS_BYTES], *rest = NULL;
-    ls_settings settings = {0};
+    char copy[WORDS_BYTES];
     *d = (draws){.ctx = ctx_of_one_thread()};
     assert_true((size_t)snprintf(copy, sizeof copy, "%s", words) < sizeof copy);
-    for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(&d->ctx, ls_settings_put_word(&d->ctx, &settings, word));
-    expect(&d->ctx, ls_model_config_read(&d->ctx, &settings, &d->config));
-    expect(&d->ctx, ls_settings_finish(&d->ctx, &settings, NULL));
-    ls_settings_clear(&d->ctx, &settings);
+    expect(&d->ctx, ls_model_config_read_words(&d->ctx, copy, &d->config));
     for (int i = 0; i < SEEDS; i++)
         expect(&d->ctx,
                ls_model_new(&d->ctx, &d->config, LS_F32, (uint64_t)(1 + i), false, &d->model[i]));

@@ -13,14 +13,10 @@
 enum { B = 2, T = 11, WORDS = 19 };
 
 static void read_config(ls_ctx *ctx, const char *words, ls_model_config *config) {
-    char all[512], *rest = NULL;
+    char all[512];
     snprintf(all, sizeof all, "model.layers=1 model.width=16 model.length=8 model.vocabulary=%d %s",
              WORDS, words);
-    ls_settings settings = {0};
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
-    expect(ctx, ls_model_config_read(ctx, &settings, config));
-    ls_settings_clear(ctx, &settings);
+    expect(ctx, ls_model_config_read_words(ctx, all, config));
 }
 
 static ls_adapter adapter_of(int64_t rank, const char *targets, bool more) {

@@ -146,12 +146,8 @@ static void contrast_can_be_equal(void **state) {
 }
 
 static ls_status read_task(ls_ctx *ctx, const char *words, ls_task *out) {
-    char copy[1024], *left = copy, *word;
     ls_settings settings = {0};
-    ls_status status = LS_OK;
-    snprintf(copy, sizeof copy, "%s", words);
-    while ((word = strsep(&left, " ")) != NULL && status == LS_OK)
-        status = ls_settings_put_word(ctx, &settings, word);
+    ls_status status = ls_settings_put_words(ctx, &settings, words);
     if (status == LS_OK) status = ls_task_read(ctx, &settings, ls_training_facts, out);
     ls_settings_clear(ctx, &settings);
     return status;
@@ -549,18 +545,14 @@ static void pairs_are_batched_and_evaluated(void **state) {
         assert_int_equal(classes[i], target);
     }
     /* all that there are, one by one, against all at once */
-    ls_settings settings = {0};
-    static const char *const words[] = {
-        "model.vocabulary=256", "model.head=match",   "model.classes=2",    "model.width=16",
-        "model.layers=1",       "mixer.heads=2",      "model.causal=false", "model.init=1",
-        "model.length=6",       "model.position=rope"};
+    static const char words[] =
+        "model.vocabulary=256 model.head=match model.classes=2 model.width=16 model.layers=1 "
+        "mixer.heads=2 model.causal=false model.init=1 model.length=6 model.position=rope";
     ls_model_config config;
     ls_model *model;
     ls_eval_settings how;
     ls_eval_results results;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        assert_int_equal(ls_settings_put_word(&f.ctx, &settings, words[i]), LS_OK);
-    if (ls_model_config_read(&f.ctx, &settings, &config) != LS_OK)
+    if (ls_model_config_read_words(&f.ctx, words, &config) != LS_OK)
         fail_msg("%s", f.ctx.error.message);
     assert_int_equal(ls_model_new(&f.ctx, &config, LS_F64, 2, false, &model), LS_OK);
     assert_int_equal(ls_options_default(&f.ctx, &ls_eval_options, &how), LS_OK);
@@ -578,7 +570,6 @@ static void pairs_are_batched_and_evaluated(void **state) {
     assert_true(fabs(loss[0] - loss[1]) < 1e-12);
     ls_model_free(model);
     ls_model_config_clear(&f.ctx, &config);
-    ls_settings_clear(&f.ctx, &settings);
     ls_task_clear(&f.ctx, &task);
     folder_clear(&f);
 }

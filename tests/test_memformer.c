@@ -213,16 +213,12 @@ static const char *const variants[] = {
 };
 
 static ls_model *make(ls_ctx *ctx, const char *words, ls_model_config *config) {
-    char all[512], *rest = NULL;
-    ls_settings settings = {0};
+    char all[512];
     snprintf(all, sizeof all,
              "model.layers=2 model.width=16 mixer.heads=2 model.vocabulary=29 model.segment=6 "
              "model.memory=3 model.memory_kind=slots model.memory_heads=2 %s",
              words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
-    expect(ctx, ls_model_config_read(ctx, &settings, config));
-    ls_settings_clear(ctx, &settings);
+    expect(ctx, ls_model_config_read_words(ctx, all, config));
     ls_model *made;
     expect(ctx, ls_model_new(ctx, config, LS_F64, 3, true, &made));
     fill_parameters(made->store); /* large ones, so that nothing hides */
@@ -328,13 +324,12 @@ static void test_refusals(void **unused) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ls_settings settings = {0};
         ls_model_config config;
-        char all[256], *rest = NULL;
+        char all[256];
         snprintf(all, sizeof all,
                  "model.layers=2 model.width=16 mixer.heads=2 model.vocabulary=29 model.segment=6 "
                  "model.memory=3 model.memory_kind=slots model.memory_heads=2 %s",
                  bad[i]);
-        for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-            expect(&ctx, ls_settings_put_word(&ctx, &settings, word));
+        expect(&ctx, ls_settings_put_words(&ctx, &settings, all));
         if (ls_model_config_read(&ctx, &settings, &config) != LS_EUSE)
             fail_msg("%s is not refused", bad[i]);
         ls_settings_clear(&ctx, &settings);

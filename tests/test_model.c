@@ -39,17 +39,12 @@ static const char *const shapes[] = {
 /* A small model from words; the position method is the caller's. */
 static ls_model *make(ls_ctx *ctx, const char *words, const char *position, ls_dtype type,
                       ls_model_config *config) {
-    char all[512], *rest = NULL;
+    char all[512];
     snprintf(all, sizeof all,
              "model.layers=2 model.width=16 mixer.heads=2 model.length=8 model.vocabulary=%d "
              "model.position=%s %s",
              WORDS, position, words);
-    ls_settings settings = {0};
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
-    expect(ctx, ls_model_config_read(ctx, &settings, config));
-    expect(ctx, ls_settings_finish(ctx, &settings, NULL));
-    ls_settings_clear(ctx, &settings);
+    expect(ctx, ls_model_config_read_words(ctx, all, config));
     ls_model *model;
     expect(ctx, ls_model_new(ctx, config, type, 1, true, &model));
     fill_parameters(model->store);
@@ -248,11 +243,8 @@ static void test_stream_types(void **state) {
 /* ---- descriptions ---- */
 
 static ls_status read_words(ls_ctx *ctx, const char *words, ls_model_config *config) {
-    char all[512], *rest = NULL;
     ls_settings settings = {0};
-    snprintf(all, sizeof all, "%s", words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
+    expect(ctx, ls_settings_put_words(ctx, &settings, words));
     ls_status status = ls_model_config_read(ctx, &settings, config);
     if (status == LS_OK) expect(ctx, ls_settings_finish(ctx, &settings, NULL));
     ls_settings_clear(ctx, &settings);

@@ -319,10 +319,7 @@ static void test_lists(void **state) {
 static ls_status read_model(ls_ctx *ctx, const char *words, bool stored) {
     ls_settings settings = {0};
     ls_model_config config;
-    char copy[512], *rest = NULL;
-    snprintf(copy, sizeof copy, "%s", words);
-    for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
+    expect(ctx, ls_settings_put_words(ctx, &settings, words));
     if (stored) ls_settings_mark_optional(&settings);
     const ls_status status = ls_model_config_read(ctx, &settings, &config);
     if (status == LS_OK) ls_model_config_clear(ctx, &config);
@@ -407,10 +404,7 @@ static void test_recipes(void **state) {
         ls_train_settings train;
         const char *parts[] = {cases[i].recipe, cases[i].words};
         for (int p = 0; p < 2; p++) {
-            char copy[256], *rest = NULL;
-            snprintf(copy, sizeof copy, "%s", parts[p]);
-            for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-                expect(&ctx, ls_settings_put_word(&ctx, &settings, word));
+            expect(&ctx, ls_settings_put_words(&ctx, &settings, parts[p]));
             if (p == 0) ls_settings_mark_below(&settings);
         }
         expect(&ctx, ls_options_default(&ctx, &ls_train_options, &train));

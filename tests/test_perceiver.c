@@ -494,13 +494,12 @@ static void test_refusals(void **state) {
         {"model.layers=1 model.position=rope", "takes no position"},
     };
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        char all[256], *rest = NULL;
+        char all[256];
         ls_settings settings = {0};
         ls_model_config config;
         ctx.error = (ls_error){0};
         snprintf(all, sizeof all, "model.mixer=perceiver model.vocabulary=9 %s", models[i].words);
-        for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-            expect(&ctx, ls_settings_put_word(&ctx, &settings, word));
+        expect(&ctx, ls_settings_put_words(&ctx, &settings, all));
         assert_int_equal(ls_model_config_read(&ctx, &settings, &config), LS_EUSE);
         if (strstr(ctx.error.message, models[i].said) == NULL)
             fail_msg("%s is refused with: %s", models[i].words, ctx.error.message);

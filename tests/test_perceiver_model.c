@@ -5,14 +5,9 @@
 
 static ls_model *make_model(ls_ctx *ctx, const char *words, ls_dtype type,
                             ls_model_config *config) {
-    char all[768], *rest = NULL;
+    char all[768];
     snprintf(all, sizeof all, "model.vocabulary=9 model.width=%d %s", D, words);
-    ls_settings settings = {0};
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
-    expect(ctx, ls_model_config_read(ctx, &settings, config));
-    expect(ctx, ls_settings_finish(ctx, &settings, NULL));
-    ls_settings_clear(ctx, &settings);
+    expect(ctx, ls_model_config_read_words(ctx, all, config));
     ls_model *model;
     expect(ctx, ls_model_new(ctx, config, type, 1, true, &model));
     fill_parameters(model->store);

@@ -58,15 +58,11 @@ static void test_sharing(void **state) {
     static const ls_model_use uses[] = {LS_MODEL_LOSS, LS_MODEL_TRAIN};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         ls_ctx ctx = ctx_of_one_thread();
-        char words[256], *rest = NULL;
-        ls_settings settings = {0};
+        char words[256];
         ls_model_config config;
         snprintf(words, sizeof words, "model.layers=2 model.width=16 model.vocabulary=%d %s", WORDS,
                  models[i]);
-        for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-            expect(&ctx, ls_settings_put_word(&ctx, &settings, word));
-        expect(&ctx, ls_model_config_read(&ctx, &settings, &config));
-        ls_settings_clear(&ctx, &settings);
+        expect(&ctx, ls_model_config_read_words(&ctx, words, &config));
         for (int k = 0; k < 4; k++) {
             outcome apart = run(&ctx, &config, types[k / 2], uses[k % 2], true);
             outcome shared = run(&ctx, &config, types[k / 2], uses[k % 2], false);

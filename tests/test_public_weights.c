@@ -44,17 +44,10 @@ typedef struct fixture {
     ls_safetensors file;
 } fixture;
 
-static void put_words(fixture *f, const char *words) {
-    char copy[1024], *rest = NULL;
-    snprintf(copy, sizeof copy, "%s", words);
-    for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(&f->ctx, ls_settings_put_word(&f->ctx, &f->settings, word));
-}
-
 static void open_case(fixture *f, int which) {
     char path[512];
     *f = (fixture){.ctx = ls_ctx_default()};
-    put_words(f, cases[which].settings);
+    expect(&f->ctx, ls_settings_put_words(&f->ctx, &f->settings, cases[which].settings));
     snprintf(path, sizeof path, "%s/tests/golden/%s.safetensors", LS_TEST_SOURCE,
              cases[which].file);
     expect(&f->ctx, ls_safetensors_open(&f->ctx, path, &f->file));
@@ -147,15 +140,11 @@ static ls_status compare(ls_ctx *ctx, const char *what, const char *words, const
     ls_settings settings = {0};
     ls_comparer *comparer = NULL;
     ls_compare_keys keys;
-    char copy[1024], *rest = NULL;
     *out = (ls_comparison){0};
     ls_status status = ls_options_default(ctx, &ls_compare_options, &keys);
     snprintf(keys.golden, sizeof keys.golden, "%s/tests/golden/%s.safetensors", LS_TEST_SOURCE,
              golden);
-    snprintf(copy, sizeof copy, "%s", words);
-    for (char *word = strtok_r(copy, " ", &rest); word && status == LS_OK;
-         word = strtok_r(NULL, " ", &rest))
-        status = ls_settings_put_word(ctx, &settings, word);
+    if (status == LS_OK) status = ls_settings_put_words(ctx, &settings, words);
     for (size_t i = 0; status == LS_OK && i < ls_compare_options.count; i++) {
         const char *value = ls_settings_get(&settings, ls_compare_options.options[i].key);
         if (value != NULL)

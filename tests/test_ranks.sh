@@ -162,7 +162,7 @@ END
 fi
 
 # the more ranks, the less each of them takes
-"$program" train model.width=128 train.batch=8 train.shards=8 data.corpus=text.txt check=true >said
+"$program" train model.width=256 train.batch=8 train.shards=8 data.corpus=text.txt check=true >said
 awk '/at one time/ { last = $(NF - 4) } /^on [248] ranks/ { n++; if (!($6 < last)) exit 1; last = $6 } END { if (n != 3) exit 1 }' said ||
     { cat said; fail "memory per rank"; }
 # and what it sends is that of halving and doubling: 8 P (1 - 1/R) bytes and some sums, where parts of the weights are

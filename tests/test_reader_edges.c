@@ -60,6 +60,18 @@ static void test_settings(void **state) {
     memset(word, 'k', sizeof word);
     snprintf(word + sizeof word - 3, 3, "=1");
     expect("a long key", ls_settings_put_word(&ctx, &settings, word), &ctx, "");
+    expect("no words", ls_settings_put_words(&ctx, &settings, "  "), &ctx, NULL);
+    assert_int_equal(settings.count, 0);
+    expect("a bad word", ls_settings_put_words(&ctx, &settings, "a.b=1 c"), &ctx, "`c`");
+    ls_settings_clear(&ctx, &settings);
+    /* words are as many as there are: the last of them counts as the first */
+    ls_text many = {0};
+    for (int i = 0; i < 200; i++) ls_text_printf(&ctx, &many, " some.key%d=%d", i, i);
+    expect("many words", ls_settings_put_words(&ctx, &settings, many.bytes), &ctx, NULL);
+    assert_int_equal(settings.count, 200);
+    assert_string_equal(ls_settings_get(&settings, "some.key199"), "199");
+    ls_text_clear(&ctx, &many);
+    ls_settings_clear(&ctx, &settings);
     expect("a key", ls_settings_put(&ctx, &settings, "train.steps", "1"), &ctx, NULL);
     expect("again", ls_settings_put(&ctx, &settings, "train.steps", "1"), &ctx, NULL);
     assert_false(ls_settings_is_used(&settings, "train.steps"));

@@ -248,18 +248,13 @@ static ls_status save_and_load(ls_ctx *ctx, ls_stream *stream) {
 }
 
 static ls_status open_stream(ls_ctx *ctx, void *user) {
-    char words[200], *rest = NULL;
-    ls_settings settings = {0};
+    char words[200];
     ls_model_config config = {0};
     ls_model *model = NULL;
     ls_stream *stream = NULL;
-    ls_status status = LS_OK;
     snprintf(words, sizeof words, "model.layers=1 model.width=8 model.vocabulary=7 %s",
              (const char *)user);
-    for (char *word = strtok_r(words, " ", &rest); word != NULL && status == LS_OK;
-         word = strtok_r(NULL, " ", &rest))
-        status = ls_settings_put_word(ctx, &settings, word);
-    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, &config);
+    ls_status status = ls_model_config_read_words(ctx, words, &config);
     if (status == LS_OK) status = ls_model_new(ctx, &config, LS_F32, 3, false, &model);
     if (status == LS_OK)
         status = config.encoder_layers > 0 ? ls_stream_new_reading(model, 1, 6, 16, 4, &stream)
@@ -270,7 +265,6 @@ static ls_status open_stream(ls_ctx *ctx, void *user) {
     ls_stream_free(stream);
     ls_model_free(model);
     ls_model_config_clear(ctx, &config);
-    ls_settings_clear(ctx, &settings);
     return status;
 }
 

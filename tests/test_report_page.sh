@@ -21,7 +21,7 @@ browse() {
 }
 
 python3 "$source/tests/report_page.py" make .
-for study in text task lengths; do
+for study in text task tasks lengths; do
     "$program" report $study >/dev/null
     "$program" report $study to=latex >$study.tex
     "$program" report $study to=markdown >$study.md

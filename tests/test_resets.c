@@ -206,12 +206,11 @@ static void compare(const char *words, const outcome *together, const outcome *a
 
 /* A model, or nothing: the words are none. */
 static ls_model *made(ls_ctx *ctx, const char *words, ls_dtype type, ls_model_config *config) {
-    char all[512], *rest = NULL;
+    char all[512];
     ls_settings settings = {0};
     ls_model *model = NULL;
     snprintf(all, sizeof all, "model.layers=2 model.width=16 model.vocabulary=%d %s", WORDS, words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
+    expect(ctx, ls_settings_put_words(ctx, &settings, all));
     *config = (ls_model_config){0};
     if (ls_model_config_read(ctx, &settings, config) == LS_OK) {
         expect(ctx, ls_settings_finish(ctx, &settings, NULL));

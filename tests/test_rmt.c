@@ -4,18 +4,13 @@
 #include "position_model.h"
 
 static ls_model *make(const char *words, ls_model_config *config) {
-    char all[512], *rest = NULL;
-    ls_settings settings = {0};
+    char all[512];
     if (model_ctx.threads == 0) model_ctx = ls_ctx_default();
     snprintf(all, sizeof all,
              "model.layers=2 model.width=16 mixer.heads=2 model.vocabulary=29 mixer.bias=true "
              "model.activation=gelu_tanh model.position=learned position.length=32 %s",
              words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        OK(ls_settings_put_word(&model_ctx, &settings, word));
-    OK(ls_model_config_read(&model_ctx, &settings, config));
-    OK(ls_settings_finish(&model_ctx, &settings, NULL));
-    ls_settings_clear(&model_ctx, &settings);
+    OK(ls_model_config_read_words(&model_ctx, all, config));
     ls_model *made;
     OK(ls_model_new(&model_ctx, config, LS_F64, 3, true, &made));
     return made;

@@ -35,15 +35,11 @@ static void near(double ours, double wanted, double most) {
 #define OK(w, expression) expect((w), (expression), #expression)
 
 static void world_open(world *w, const char *words) {
-    char all[512], *rest = NULL;
-    ls_settings settings = {0};
+    char all[512];
     *w = (world){.ctx = ls_ctx_default()};
     w->ctx.threads = 1;
     snprintf(all, sizeof all, "model.layers=2 model.width=16 model.vocabulary=29 %s", words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        OK(w, ls_settings_put_word(&w->ctx, &settings, word));
-    OK(w, ls_model_config_read(&w->ctx, &settings, &w->config));
-    ls_settings_clear(&w->ctx, &settings);
+    OK(w, ls_model_config_read_words(&w->ctx, all, &w->config));
     OK(w, ls_model_new(&w->ctx, &w->config, LS_F64, 3, false, &w->model));
     OK(w, ls_tokenizer_new_byte(&w->ctx, &w->tokenizer));
 }

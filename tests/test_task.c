@@ -252,7 +252,7 @@ static void evaluation_is_the_definition(void **state) {
         ls_model_config config;
         ls_model *model;
         ls_task task;
-        assert_int_equal(read_words(&ctx, models[m], &settings), LS_OK);
+        assert_int_equal(ls_settings_put_words(&ctx, &settings, models[m]), LS_OK);
         assert_int_equal(ls_model_config_read(&ctx, &settings, &config), LS_OK);
         assert_int_equal(ls_task_read(&ctx, &settings, ls_training_facts, &task), LS_OK);
         assert_int_equal(ls_model_new(&ctx, &config, LS_F64, 2, false, &model), LS_OK);
@@ -261,8 +261,9 @@ static void evaluation_is_the_definition(void **state) {
             ls_eval_settings how;
             ls_eval_results results;
             assert_int_equal(ls_options_default(&ctx, &ls_eval_options, &how), LS_OK);
-            assert_int_equal(read_words(&ctx, ways[w], &asked), LS_OK);
-            assert_int_equal(read_words(&ctx, "eval.samples=11 eval.lengths=20,24", &asked), LS_OK);
+            assert_int_equal(ls_settings_put_words(&ctx, &asked, ways[w]), LS_OK);
+            assert_int_equal(
+                ls_settings_put_words(&ctx, &asked, "eval.samples=11 eval.lengths=20,24"), LS_OK);
             assert_int_equal(ls_settings_apply(&ctx, &asked, "eval", &ls_eval_options,
                                                ls_eval_facts(true, NULL), &how),
                              LS_OK);
@@ -329,12 +330,12 @@ static void classes_are_evaluated_as_defined(void **state) {
     ls_model_config config;
     ls_model *model;
     ls_task task;
-    assert_int_equal(read_words(&ctx,
-                                "task=listops model.vocabulary=15 model.head=classify "
-                                "model.classes=10 model.width=16 model.layers=1 mixer.heads=2 "
-                                "model.position=rope model.causal=false model.init=1",
-                                &settings),
-                     LS_OK);
+    assert_int_equal(
+        ls_settings_put_words(&ctx, &settings,
+                              "task=listops model.vocabulary=15 model.head=classify "
+                              "model.classes=10 model.width=16 model.layers=1 mixer.heads=2 "
+                              "model.position=rope model.causal=false model.init=1"),
+        LS_OK);
     assert_int_equal(ls_model_config_read(&ctx, &settings, &config), LS_OK);
     assert_int_equal(ls_task_read(&ctx, &settings, ls_training_facts, &task), LS_OK);
     assert_int_equal(ls_model_new(&ctx, &config, LS_F64, 2, false, &model), LS_OK);
@@ -376,11 +377,11 @@ static void narrow_logits_are_read(void **state) {
     ls_model_config config;
     double logits[2][2 * 16];
     static const int32_t tokens[4] = {3, 1, 4, 1}, at[2] = {1, 3};
-    assert_int_equal(read_words(&ctx,
-                                "model.vocabulary=16 model.width=16 model.layers=1 mixer.heads=2 "
-                                "model.length=8 model.init=0.3",
-                                &settings),
-                     LS_OK);
+    assert_int_equal(
+        ls_settings_put_words(&ctx, &settings,
+                              "model.vocabulary=16 model.width=16 model.layers=1 mixer.heads=2 "
+                              "model.length=8 model.init=0.3"),
+        LS_OK);
     assert_int_equal(ls_model_config_read(&ctx, &settings, &config), LS_OK);
     for (int i = 0; i < 2; i++) {
         ls_model *model;

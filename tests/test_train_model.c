@@ -70,14 +70,10 @@ static void open_setup(setup *s, const char *name, order how, const char *more, 
     must(ctx, ls_data_open(ctx, &s->data_settings, folder, NULL, &s->data));
     must(ctx, ls_data_loader(ctx, &s->data, &s->data_settings, s->train.batch, s->train.length, 1,
                              &s->loader));
-    ls_settings words = {0};
-    char given[256], *rest = NULL;
+    char given[256];
     snprintf(given, sizeof given,
              "model.layers=2 model.width=32 mixer.heads=2 model.dropout=0.1 %s", more);
-    for (char *word = strtok_r(given, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        must(ctx, ls_settings_put_word(ctx, &words, word));
-    must(ctx, ls_model_config_read(ctx, &words, &s->config));
-    ls_settings_clear(ctx, &words);
+    must(ctx, ls_model_config_read_words(ctx, given, &s->config));
     s->config.model.vocabulary = ls_token_file_vocabulary(s->data.train);
     must(ctx, ls_model_new(ctx, &s->config, ls_train_dtype(&s->train), 1, true, &s->model));
     snprintf(s->run, sizeof s->run, "%s/%s", folder, name);

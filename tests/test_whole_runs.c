@@ -24,10 +24,7 @@ static void must(ls_ctx *ctx, ls_status status) {
 }
 
 static void put_words(ls_ctx *ctx, ls_settings *settings, const char *text) {
-    char words[512], *rest = NULL;
-    snprintf(words, sizeof words, "%s", text);
-    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        must(ctx, ls_settings_put_word(ctx, settings, word));
+    must(ctx, ls_settings_put_words(ctx, settings, text));
 }
 
 /* What the callbacks saw. */

@@ -85,6 +85,17 @@ ls_status ls_settings_put_word(ls_ctx *ctx, ls_settings *settings, const char *w
     return ls_settings_put(ctx, settings, key, equals + 1);
 }
 
+ls_status ls_settings_put_words(ls_ctx *ctx, ls_settings *settings, const char *words) {
+    char *copy = ls_copy_text(ctx, words), *rest = NULL;
+    ls_status status = LS_OK;
+    if (copy == NULL) return LS_ENOMEM;
+    for (char *word = strtok_r(copy, " ", &rest); word != NULL && status == LS_OK;
+         word = strtok_r(NULL, " ", &rest))
+        status = ls_settings_put_word(ctx, settings, word);
+    ls_free(ctx, copy);
+    return status;
+}
+
 ls_status ls_settings_copy(ls_ctx *ctx, ls_settings *settings, const ls_setting *setting) {
     const ls_setting *known = find(settings, setting->key);
     const bool replaced = known != NULL && strcmp(known->value, setting->value) != 0;

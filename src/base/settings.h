@@ -25,6 +25,8 @@ ls_status ls_settings_put(ls_ctx *ctx, ls_settings *settings, const char *key, c
 void ls_settings_remove(ls_ctx *ctx, ls_settings *settings, const char *prefix);
 /* One "key=value" word. */
 ls_status ls_settings_put_word(ls_ctx *ctx, ls_settings *settings, const char *word);
+/* Any number of them, with blanks between. */
+ls_status ls_settings_put_words(ls_ctx *ctx, ls_settings *settings, const char *words);
 /* A recipe, in the part of YAML that recipe.c names: nested mappings become dotted keys, lists
  * become "a,b,c". At most 1 MiB and 16 levels; errors name file and line. Reading a file marks all
  * that is there as `below`. */

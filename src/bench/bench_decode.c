@@ -1,7 +1,6 @@
-/* Decoding one token at a time, always the most likely, with a 124M llama-shaped model, beside what the bandwidth of memory
- * allows: every weight and every cached key and value must be read once for each token. */
-#include <string.h>
-
+/* Decoding one token at a time, always the most likely, with a 124M llama-shaped model, beside what
+ * the bandwidth of memory allows: every weight and every cached key and value must be read once for
+ * each token. */
 #include "bench/bench_parts.h"
 #include "model/model.h"
 #include "tensor/engine/machine.h"
@@ -10,14 +9,8 @@
 enum { TOKENS = 16, TOKENS_DEVICE = 64, CHUNK = 512 };
 
 static ls_status make_model(ls_ctx *ctx, ls_model_config *config, ls_model **out) {
-    static const char *const words[] = {"model.preset=llama-124m", "model.vocabulary=50304"};
-    ls_settings settings = {0};
-    ls_status status = LS_OK;
-    for (size_t i = 0; i < 2 && status == LS_OK; i++)
-        status = ls_settings_put_word(ctx, &settings, words[i]);
-    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, config);
-    ls_settings_clear(ctx, &settings);
-    LS_TRY(status);
+    LS_TRY(
+        ls_model_config_read_words(ctx, "model.preset=llama-124m model.vocabulary=50304", config));
     return ls_model_new(ctx, config, LS_BF16, 1, false, out);
 }
 

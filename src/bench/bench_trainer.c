@@ -1,6 +1,4 @@
 /* A model that is trained: what parts that measure training have in common. */
-#include <string.h>
-
 #include "base/random.h"
 #include "bench/bench_parts.h"
 #include "tensor/engine/device.h"
@@ -14,17 +12,12 @@ void ls_bench_trainer_clear(ls_ctx *ctx, ls_trainer *t) {
 }
 
 static ls_status read_config(ls_ctx *ctx, const ls_train_shape *shape, ls_model_config *out) {
-    char words[512], *rest = NULL;
-    ls_settings settings = {0};
-    ls_status status = LS_OK;
-    snprintf(words, sizeof words, "%s model.vocabulary=%lld", shape->words,
-             (long long)shape->vocabulary);
-    for (char *word = strtok_r(words, " ", &rest); word != NULL && status == LS_OK;
-         word = strtok_r(NULL, " ", &rest))
-        status = ls_settings_put_word(ctx, &settings, word);
-    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, out);
-    if (status == LS_OK) status = ls_settings_finish(ctx, &settings, NULL);
-    ls_settings_clear(ctx, &settings);
+    ls_text words = {0};
+    ls_text_printf(ctx, &words, "%s model.vocabulary=%lld", shape->words,
+                   (long long)shape->vocabulary);
+    ls_status status = ls_text_status(&words);
+    if (status == LS_OK) status = ls_model_config_read_words(ctx, words.bytes, out);
+    ls_text_clear(ctx, &words);
     return status;
 }
 

@@ -50,8 +50,9 @@ int64_t ls_token_file_document_at(const ls_token_file *file, int64_t token);
 /* The first document from `from` on with at least `least` tokens, or -1. */
 int64_t ls_token_file_next_long(const ls_token_file *file, int64_t from, int64_t least);
 
-/* Streams documents to a temporary file beside path; finish makes it durable and renames it, free without finish
- * removes it. The key is the caller's: it tells a file of other data under the same name. */
+/* Streams documents to a temporary file beside path; finish makes it durable and renames it, free
+ * without finish removes it. The key is the caller's: it tells a file of other data under the same
+ * name. */
 ls_status ls_token_writer_new(ls_ctx *ctx, const char *path, const ls_tokenizer *tokenizer,
                               uint64_t key, ls_token_writer **out);
 ls_status ls_token_writer_add(ls_ctx *ctx, ls_token_writer *writer, const int32_t *ids,

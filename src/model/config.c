@@ -191,6 +191,17 @@ ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_mode
     return status;
 }
 
+ls_status ls_model_config_read_words(ls_ctx *ctx, const char *words, ls_model_config *out) {
+    ls_settings settings = {0};
+    *out = (ls_model_config){0};
+    ls_status status = ls_settings_put_words(ctx, &settings, words);
+    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, out);
+    if (status == LS_OK) status = ls_settings_finish(ctx, &settings, NULL);
+    if (status != LS_OK) ls_model_config_clear(ctx, out);
+    ls_settings_clear(ctx, &settings);
+    return status;
+}
+
 void ls_model_config_print(ls_ctx *ctx, const ls_model_config *config, bool trained, ls_text *out) {
     ls_settings_print(ctx, "model", &ls_model_options, NULL, &config->model, out);
     for (int i = 0; i < config->mixers; i++) {

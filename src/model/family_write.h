@@ -28,8 +28,9 @@ typedef struct ls_family_layout {
     char unused[LS_FAMILY_UNUSED_BYTES]; /* see ls_family_type */
 } ls_family_layout;
 ls_family_layout ls_family_layout_of(const ls_family_type *type, const ls_model_config *model);
-/* All tensors of a model, in the order of our parameters (free with ls_free), with room for more. Each leads back to
- * where it comes from, and together they give every parameter whole; else LS_EUSE. */
+/* All tensors of a model, in the order of our parameters (free with ls_free), with room for more.
+ * Each leads back to where it comes from, and together they give every parameter whole; else
+ * LS_EUSE. */
 ls_status ls_family_tensors(ls_ctx *ctx, const ls_family_layout *layout,
                             const ls_public_scope *scope, ls_family_tensor **out, size_t *count);
 

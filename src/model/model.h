@@ -105,6 +105,8 @@ ls_mixer ls_model_encoder_mixer(const ls_model_config *config, int64_t layer);
  * mixer.NAME.KEY to those of a type or to the one with a label. The config is checked whole.
  * LS_EUSE in one sentence otherwise. */
 ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out);
+/* The same from words, "model.layers=2 mixer.heads=4"; nothing else may stand among them. */
+ls_status ls_model_config_read_words(ls_ctx *ctx, const char *words, ls_model_config *out);
 /* What ls_ctx.sections needs. */
 typedef struct ls_known_keys {
     ls_section mixer[2];
@@ -261,10 +263,11 @@ ls_status ls_stream_choose(ls_stream *stream, const int32_t *tokens, int64_t str
  * vocabulary] after those whose columns are at[batch, picked]. */
 ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t count,
                               int64_t stride, const int32_t *at, int64_t picked, double *logits);
-/* Streams of one sequence each, all forks of one stream but at any places, the same number of tokens
- * [count, length] further each: logits [count, vocabulary] after the last. The bits are those that each alone would give, whatever goes on
- * beside it. Pieces of up to LS_TOGETHER_LENGTH tokens share products, up to LS_TOGETHER_MOST tokens
- * in all; a small model's streams go in groups, each on a thread. */
+/* Streams of one sequence each, all forks of one stream but at any places, the same number of
+ * tokens [count, length] further each: logits [count, vocabulary] after the last. The bits are
+ * those that each alone would give, whatever goes on beside it. Pieces of up to LS_TOGETHER_LENGTH
+ * tokens share products, up to LS_TOGETHER_MOST tokens in all; a small model's streams go in
+ * groups, each on a thread. */
 ls_status ls_streams_feed(ls_stream *const *streams, int64_t count, const int32_t *tokens,
                           int64_t length, double *logits);
 /* Continuations of a stream of one sequence from a mark, none of which it keeps: tokens [count,

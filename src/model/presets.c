@@ -1,7 +1,4 @@
 /* Named models. */
-#include <stdio.h>
-#include <string.h>
-
 #include "model/config.h"
 
 const ls_preset ls_presets[] = {
@@ -46,15 +43,12 @@ static const char *preset_name(const void *list, size_t index) {
 ls_status ls__preset_add(ls_ctx *ctx, ls_settings *settings, const char *name) {
     size_t index;
     LS_TRY(ls_name_find(ctx, "preset", name, preset_name, ls_presets, &index));
-    char words[640];
-    snprintf(words, sizeof words, "%s", ls_presets[index].settings);
-    char *rest = NULL;
-    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        char *equals = strchr(word, '=');
-        *equals = '\0';
-        if (ls_settings_has(settings, word)) continue;
-        LS_TRY(ls_settings_put(ctx, settings, word, equals + 1));
-        settings->items[settings->count - 1].optional = true; /* some may have no effect */
-    }
-    return LS_OK;
+    ls_settings preset = {0};
+    ls_status status = ls_settings_put_words(ctx, &preset, ls_presets[index].settings);
+    ls_settings_mark_optional(&preset); /* some may have no effect */
+    for (size_t i = 0; i < preset.count && status == LS_OK; i++)
+        if (!ls_settings_has(settings, preset.items[i].key))
+            status = ls_settings_copy(ctx, settings, &preset.items[i]);
+    ls_settings_clear(ctx, &preset);
+    return status;
 }

@@ -22,7 +22,9 @@ enum {
     END_LETTERS = 19,      /* of a name beside a page's chart */
     END_LETTERS_FILE = 40, /* of a name in a file, which is as wide as they need */
     OWN = 16,              /* units: a tick across a line */
-    FEW = 6                /* lines: of more the bands would hide each other */
+    FEW = 6,               /* lines: of more the bands would hide each other */
+    LEAVE_MAX = 4,         /* lines that leave the frame */
+    LEAVE_AT = 4
 };
 
 void ls_chart_number(double value, char *out, size_t bytes) {
@@ -76,11 +78,40 @@ static double right_of(const ls_chart *chart) {
     return WIDTH - (has_ends(chart) ? END_RIGHT : RIGHT);
 }
 
-static void widen_by(const ls_chart_series *s, ls_axis *x, ls_axis *y) {
+/* The number of a line that is farthest from 0; 0: it has none. */
+static double reach_of(const ls_chart_series *s, const ls_axis *x, const ls_axis *y) {
+    double reach = 0;
+    for (size_t i = 0; i < s->count; i++)
+        if (ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->y[i]) && fabs(s->y[i]) > fabs(reach))
+            reach = s->y[i];
+    return reach;
+}
+
+/* How far lines reach that stay in the frame: the fewer half of them, and LEAVE_MAX at most, leave it
+ * where each reaches more than LEAVE_AT times as far as all others. */
+static double frame_of(const ls_chart *chart, const ls_axis *x, const ls_axis *y) {
+    double most[LEAVE_MAX + 1] = {0};
+    size_t lines = 0, leave = LEAVE_MAX;
+    if (!chart->y_most) return INFINITY;
+    for (size_t s = 0; s < chart->count; s++) {
+        const double reach = fabs(reach_of(&chart->series[s], x, y));
+        size_t at = LEAVE_MAX + 1;
+        for (; at > 0 && most[at - 1] < reach; at--)
+            if (at <= LEAVE_MAX) most[at] = most[at - 1];
+        if (at <= LEAVE_MAX) most[at] = reach;
+        lines += reach > 0;
+    }
+    while (leave > 0 && (2 * leave >= lines || most[leave - 1] <= LEAVE_AT * most[leave])) leave--;
+    return most[leave];
+}
+
+static void widen_by(const ls_chart_series *s, double frame, ls_axis *x, ls_axis *y) {
+    const bool stays = fabs(reach_of(s, x, y)) <= frame;
     for (size_t i = 0; i < s->count; i++) {
         if (!ls_axis_takes(x, s->x[i]) || !ls_axis_takes(y, s->y[i])) continue;
         ls_axis_widen(x, s->x[i]);
-        ls_axis_widen(y, s->y[i]); /* bands are cut at the edge: of two seeds they are very wide */
+        /* bands are cut at the edge: of two seeds they are very wide */
+        if (stays) ls_axis_widen(y, s->y[i]);
     }
 }
 
@@ -101,7 +132,8 @@ static bool make_axes(const ls_chart *chart, ls_axis *x, ls_axis *y) {
     if (!has_point(chart, x, y)) return false;
     const ls_chart_series *all = chart->share > 0 ? chart->all : chart->series;
     const size_t count = chart->share > 0 ? chart->all_count : chart->count;
-    for (size_t s = 0; s < count; s++) widen_by(&all[s], x, y);
+    const double frame = frame_of(chart, x, y);
+    for (size_t s = 0; s < count; s++) widen_by(&all[s], frame, x, y);
     if (chart->y_high > chart->y_low) {
         ls_axis_widen(y, chart->y_low);
         ls_axis_widen(y, chart->y_high);
@@ -190,9 +222,10 @@ static void find_ends(const ls_chart *chart, const ls_axis *x, const ls_axis *y,
         ends[s] = (line_end){0};
         for (size_t i = 0; i < series->count; i++)
             if (ls_axis_takes(x, series->x[i]) && ls_axis_takes(y, series->y[i]))
-                ends[s] = (line_end){.x = ls_axis_place(x, series->x[i]),
-                                     .y = ls_axis_place(y, series->y[i]),
-                                     .drawn = true};
+                ends[s] =
+                    (line_end){.x = ls_axis_place(x, series->x[i]),
+                               .y = fmin(fmax(ls_axis_place(y, series->y[i]), y->to), y->from),
+                               .drawn = true};
         if (!ends[s].drawn) continue;
         size_t at = count++;
         for (; at > 0 && ends[order[at - 1]].y > ends[s].y; at--) order[at] = order[at - 1];
@@ -276,6 +309,13 @@ static bool place_end(const ls_axis *y, double value, double *at) {
 }
 
 /* Within the plot alone: an svg of its own, with the same coordinates, is cut at its edges. */
+static void open_plot(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, ls_text *out) {
+    const double width = x->to - LEFT, height = floor_of(chart) - TOP;
+    ls_text_printf(ctx, out,
+                   "<svg x=\"%d\" y=\"%d\" width=\"%g\" height=\"%g\" viewBox=\"%d %d %g %g\">",
+                   LEFT, TOP, width, height, LEFT, TOP, width, height);
+}
+
 static void draw_band(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series *s,
                       const ls_axis *x, const ls_axis *y, ls_text *out) {
     size_t drawn = 0;
@@ -288,13 +328,11 @@ static void draw_band(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series 
     for (size_t i = s->count; i-- > 0;)
         if (ls_axis_takes(x, s->x[i]) && place_end(y, s->low[i], &at))
             ls_text_printf(ctx, &path, "L%.1f %.1f", ls_axis_place(x, s->x[i]), at);
-    const double width = x->to - LEFT, height = floor_of(chart) - TOP;
-    if (drawn > 1)
-        ls_text_printf(ctx, out,
-                       "<svg x=\"%d\" y=\"%d\" width=\"%g\" height=\"%g\" viewBox=\"%d %d %g "
-                       "%g\"><path class=\"band%s\" d=\"%sz\"/></svg>",
-                       LEFT, TOP, width, height, LEFT, TOP, width, height,
+    if (drawn > 1) {
+        open_plot(ctx, chart, x, out);
+        ls_text_printf(ctx, out, "<path class=\"band%s\" d=\"%sz\"/></svg>",
                        chart->count > FEW ? " one-of-many" : "", path.bytes);
+    }
     ls_text_clear(ctx, &path);
 }
 
@@ -372,6 +410,7 @@ static void draw_series(ls_ctx *ctx, const ls_chart *chart, const ls_chart_serie
     bool pen_down = false;
     open_series(ctx, s, x, y, out);
     if (s->low != NULL) draw_band(ctx, chart, s, x, y, out);
+    if (chart->y_most) open_plot(ctx, chart, x, out);
     ls_text_printf(ctx, out, "<path class=\"line\" d=\"");
     for (size_t i = 0; i < s->count; i++) {
         bool known = ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->y[i]);
@@ -382,6 +421,7 @@ static void draw_series(ls_ctx *ctx, const ls_chart *chart, const ls_chart_serie
     }
     ls_text_printf(ctx, out, "\"/>");
     draw_own(ctx, s, x, y, out);
+    if (chart->y_most) ls_text_printf(ctx, out, "</svg>");
     for (size_t i = 0; chart->markers && i < s->count; i++)
         if (ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->y[i]))
             draw_point(ctx, chart, s, i, x, y, out);
@@ -423,6 +463,7 @@ static void open_chart(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, con
                    y->from, y->to);
     if (chart->y_high > chart->y_low)
         ls_text_printf(ctx, &about, " data-shown=\"%.7g %.7g\"", chart->y_low, chart->y_high);
+    if (chart->y_most) ls_text_printf(ctx, &about, " data-most=\"\"");
     if (chart->beside != NULL) {
         ls_text_printf(ctx, &about, " data-unit=\"");
         ls_html(ctx, chart->beside, &about);
@@ -433,6 +474,33 @@ static void open_chart(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, con
     ls_text_clear(ctx, &about);
 }
 
+/* "ALiBi leaves the frame, to -85.0"; nothing where all stay. */
+static void say_who_leaves(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, const ls_axis *y,
+                           ls_text *out) {
+    const double frame = frame_of(chart, x, y);
+    const ls_chart_series *one = NULL;
+    size_t leave = 0;
+    double farthest = 0;
+    for (size_t s = 0; s < chart->count; s++) {
+        const double reach = reach_of(&chart->series[s], x, y);
+        if (fabs(reach) <= frame) continue;
+        one = &chart->series[s];
+        leave++;
+        if (fabs(reach) > fabs(farthest)) farthest = reach;
+    }
+    ls_text_printf(ctx, out, "<text class=\"tick leaving\" x=\"%d\" y=\"%d\">", LEFT,
+                   height_of(chart) - 6);
+    if (leave > 0) {
+        char name[4 * END_LETTERS_FILE + 8], value[32];
+        ls_chart_number(farthest, value, sizeof value);
+        shorten(end_name(one), END_LETTERS, name, sizeof name);
+        if (leave > 1) snprintf(name, sizeof name, "%zu lines", leave);
+        ls_html(ctx, name, out);
+        ls_text_printf(ctx, out, " leave%s the frame, to %s", leave > 1 ? "" : "s", value);
+    }
+    ls_text_printf(ctx, out, "</text>\n");
+}
+
 static void draw_lines(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, const ls_axis *y,
                        ls_text *out) {
     line_end ends[ENDS_MAX];
@@ -440,6 +508,7 @@ static void draw_lines(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, con
     if (has_ends(chart)) find_ends(chart, x, y, ends);
     for (size_t i = 0; i < chart->count; i++)
         draw_series(ctx, chart, &chart->series[i], x, y, has_ends(chart) ? &ends[i] : NULL, out);
+    if (chart->y_most) say_who_leaves(ctx, chart, x, y, out);
     ls_text_printf(ctx, out, "</svg>\n");
 }
 

@@ -44,6 +44,7 @@ typedef struct ls_chart {
     const char *title, *x_label, *y_label;
     bool y_log;
     bool x_even;          /* x is not logarithmic: shares, positions */
+    bool y_most;          /* a line that reaches far beyond the others leaves the frame; own axes */
     bool markers;         /* one at every point, with its value */
     int height;           /* of the drawing; 0: LS_CHART_HEIGHT */
     bool ends;            /* names at the ends of the lines, where all fit in the height */

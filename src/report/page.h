@@ -81,6 +81,10 @@ bool ls_page_find_groups(ls_page *page);
 size_t ls_page_group(ls_page *page, size_t index, const char **title);
 /* Arms that differ in nothing but a length: {key: [index, ...]}; NULL: no memory. */
 json_t *ls_page_families(ls_page *page);
+/* task[i]: the number of what arm i was asked, a task by its name and options; arms that were asked
+ * the same have the same number. What is best is said among these alone. Returns how many numbers
+ * there are; 0: no arms, or no memory. */
+size_t ls_page_find_tasks(const ls_page *page, size_t *task);
 /* How long an arm's label is without the trained length that a study adds where arms differ in it.
  */
 size_t ls_page_stem(const ls_page *page, const json_t *arm);

@@ -88,7 +88,7 @@ const hidden = new Set();
 const charts = all('svg.chart[data-kind]').map(svg => ({
   svg, kind: svg.dataset.kind, share: svg.dataset.share, box: numbers(svg.dataset.box),
   log: (svg.dataset.scales ?? '').split(' ').map(s => s === 'log'),
-  shown: numbers(svg.dataset.shown), axes: svg.querySelector('.axes'),
+  shown: numbers(svg.dataset.shown), most: svg.dataset.most !== undefined, axes: svg.querySelector('.axes'),
   series: all('g.series', svg).map(g => ({
     g, arm: g.dataset.arm, x: numbers(g.dataset.x), y: numbers(g.dataset.y),
     low: numbers(g.dataset.low), high: numbers(g.dataset.high), beside: numbers(g.dataset.beside),
@@ -160,7 +160,9 @@ const drawSeries = (s, x, y) => {
     const y = bx > ax ? ay + (by - ay) * Math.min((to - ax) / (bx - ax), 1) : by;
     own.setAttribute('d', `M${to.toFixed(1)} ${(y - 8).toFixed(1)}v16`);
   }
-  return known.length > 0 ? at(known[known.length - 1]) : null;
+  if (known.length === 0) return null;
+  const [ex, ey] = at(known[known.length - 1]);
+  return [ex, Math.min(Math.max(ey, y.to), y.from)];
 };
 const placeNames = (ends, x, y) => {
   ends.sort((a, b) => a.at[1] - b.at[1]);
@@ -174,12 +176,32 @@ const placeNames = (ends, x, y) => {
       'd', `M${at[0] + 4} ${at[1]}L${x.to + 8} ${to}H${x.to + 12}`);
   }
 };
+// The values of a line that are farthest from 0, and which lines leave the frame (chart.c, frame_of).
+const reachOf = s => s.y.reduce(
+  (far, v, i) => !Number.isNaN(s.x[i]) && Math.abs(v) > Math.abs(far) ? v : far, 0);
+const leaving = chart => {
+  const lines = visible(chart).filter(s => reachOf(s) !== 0)
+    .sort((a, b) => Math.abs(reachOf(b)) - Math.abs(reachOf(a)));
+  const reach = lines.map(s => Math.abs(reachOf(s)));
+  let leave = chart.most ? Math.min(4, Math.ceil(lines.length / 2) - 1) : 0;
+  while (leave > 0 && reach[leave - 1] <= 4 * reach[leave]) leave--;
+  return lines.slice(0, Math.max(leave, 0));
+};
+const sayWhoLeaves = chart => {
+  const lines = leaving(chart), one = lines.length === 1;
+  if (!chart.most) return;
+  const name = one ? lines[0].g.querySelector('.end')?.textContent ?? names.get(lines[0].arm).textContent
+                   : `${lines.length} lines`;
+  chart.svg.querySelector('.leaving').textContent =
+    lines.length === 0 ? '' : `${name} leave${one ? 's' : ''} the frame, to ${short(reachOf(lines[0]))}`;
+};
 const lineAxes = chart => {
   const x = {log: chart.log[0], low: Infinity, high: 0, from: chart.box[0], to: chart.box[1]};
   const y = {log: chart.log[1], low: Infinity, high: -Infinity, from: chart.box[2], to: chart.box[3]};
+  const left = leaving(chart);
   for (const s of companions(chart).flatMap(visible)) {
     widen(x, s.x);
-    widen(y, s.y); // bands are cut at the edge: of two seeds they are very wide
+    if (!left.includes(s)) widen(y, s.y); // bands are cut at the edge: of two seeds they are very wide
   }
   if (!Number.isFinite(x.low) || !Number.isFinite(y.low)) return null;
   widen(y, chart.shown);
@@ -199,6 +221,7 @@ const drawLines = chart => {
     if (at !== null && s.g.querySelector('.end') !== null) ends.push({g: s.g, at});
   }
   placeNames(ends, x, y);
+  sayWhoLeaves(chart);
 };
 
 const drawBars = chart => {

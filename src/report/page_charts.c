@@ -370,15 +370,20 @@ void ls_page_scores(ls_page *page) {
         page, "Scores by distance",
         "The mean score before the softmax at each distance, less that at distance 0, over heads "
         "and layers: what resolution and oscillation are computed of, at 64 of the distances. "
-        "Every chart has axes of its own; a bias by distance, as ALiBi's, falls so far that the "
-        "others seem level beside it: click its name to hide it. Below, what a rotation lets expect "
+        "Every chart has axes of its own, which fit most of its lines: one that reaches more than "
+        "four times as far as the others, as a bias by distance (ALiBi's) does, leaves the frame, "
+        "and the chart says how far it goes. Below, what a rotation lets expect "
         "where query and key are the same random vector, 1 at distance 0: the sum of "
         "cos(n theta) zeta^n over the pairs of a head.");
-    ls_chart chart = {.x_label = "distance", .y_label = "nats above distance 0", .share = OWN_AXES};
+    ls_chart chart = {.x_label = "distance",
+                      .y_label = "nats above distance 0",
+                      .y_most = true,
+                      .share = OWN_AXES};
     ls_column from = {.object = "scores", .x = "distance", .y = "score", .scale = 1};
     snprintf(what, sizeof what, "Scores in windows of %.0f", longest);
     draw_columns(page, chart, what, longest, from);
     chart.y_label = "expected score";
+    chart.y_most = false;
     from.y = "expected";
     draw_columns(page, chart, "Expected scores", longest, from);
     ls_text_printf(page->ctx, page->out, "</div>\n");

@@ -1,7 +1,7 @@
 /* The sentence that a page begins with: made from the numbers, by rules that hold for any study.
  *
  * Of text: the arm that loses most beyond its trained length, the best that is done about it at
- * test time, and the arm that loses least as trained. Of a task: the best and the worst arm. Each
+ * test time, and the arm that loses least as trained. Of each task: its best and its worst arm. Each
  * arm at the longest length that it was tested at, told as a multiple of its trained one. */
 #include <math.h>
 #include <stdio.h>
@@ -41,25 +41,24 @@ static double multiple_of(ls_page *page, const json_t *arm, const json_t *row) {
 
 /* What is lost beyond the trained length is not told by an arm that never went there, as one with
  * learnt positions. */
-static bool stays_within(ls_page *page, const json_t *arm, const json_t *row, const char *key) {
+static bool stays_within(ls_page *page, const json_t *arm, const json_t *row) {
     const double multiple = row == NULL ? 0 : multiple_of(page, arm, row);
-    return strcmp(key, "excess") == 0 && multiple > 0 && multiple <= 1;
+    return multiple > 0 && multiple <= 1;
 }
 
-/* The arm as trained with the largest (sign 1) or the smallest (-1) number. `with_methods`: only one whose
- * weights others test. */
-static finding extreme(ls_page *page, const char *protocol, const char *key, int sign,
-                       bool with_methods) {
+/* The arm as trained with the largest (sign 1) or the smallest (-1) excess. `with_methods`: only one
+ * whose weights others test. */
+static finding extreme(ls_page *page, const char *protocol, int sign, bool with_methods) {
     finding best = {0};
     const char *title;
     size_t count;
     for (size_t g = 0; (count = ls_page_group(page, g, &title)) > 0; g++)
         for (size_t i = 0; (g == 0) == !with_methods && i < (with_methods ? 1 : count); i++) {
             const json_t *arm = arm_at(page, page->group[i]);
-            const json_t *row = longest_row(arm, protocol, key);
-            if (stays_within(page, arm, row, key)) continue;
-            if (row != NULL && (best.row == NULL || sign * ls_member_real(row, key) >
-                                                        sign * ls_member_real(best.row, key)))
+            const json_t *row = longest_row(arm, protocol, "excess");
+            if (stays_within(page, arm, row)) continue;
+            if (row != NULL && (best.row == NULL || sign * ls_member_real(row, "excess") >
+                                                        sign * ls_member_real(best.row, "excess")))
                 best = (finding){arm, row};
         }
     return best;
@@ -131,7 +130,7 @@ static const char *overlap(const finding *high, const finding *low, const char *
 
 static void put_others(ls_page *page, const char *protocol, const finding *worst) {
     const finding method = best_method(page, protocol, worst);
-    const finding least = extreme(page, protocol, "excess", -1, false);
+    const finding least = extreme(page, protocol, -1, false);
     if (method.row != NULL) {
         const double excess = ls_member_real(method.row, "excess");
         ls_text_printf(page->ctx, page->out, "; with ");
@@ -154,9 +153,9 @@ static void put_others(ls_page *page, const char *protocol, const finding *worst
 }
 
 static void put_loss(ls_page *page, const char *protocol) {
-    finding worst = extreme(page, protocol, "excess", 1, true);
+    finding worst = extreme(page, protocol, 1, true);
     if (worst.row == NULL || ls_member_real(worst.row, "excess") < held)
-        worst = extreme(page, protocol, "excess", 1, false);
+        worst = extreme(page, protocol, 1, false);
     if (worst.row == NULL) return;
     if (ls_member_real(worst.row, "excess") < held) {
         ls_text_printf(page->ctx, page->out,
@@ -201,24 +200,44 @@ static void put_best(ls_page *page, const char *protocol) {
     ls_text_printf(page->ctx, page->out, ".");
 }
 
-static void put_answers(ls_page *page, const char *protocol) {
-    const finding best = extreme(page, protocol, "accuracy", 1, false);
-    const finding worst = extreme(page, protocol, "accuracy", -1, false);
+/* The best and the worst arm as trained of those that were asked the same. */
+static void put_answers(ls_page *page, const char *protocol, const size_t *task, size_t number) {
+    const char *title, *key = "accuracy";
+    finding best = {0}, worst = {0};
+    const size_t count = ls_page_group(page, 0, &title);
+    for (size_t i = 0; i < count; i++) {
+        if (task[page->group[i]] != number) continue;
+        const json_t *arm = arm_at(page, page->group[i]);
+        const finding one = {arm, longest_row(arm, protocol, key)};
+        if (one.row == NULL) continue;
+        const double right = ls_member_real(one.row, key);
+        if (best.row == NULL || right > ls_member_real(best.row, key)) best = one;
+        if (worst.row == NULL || right < ls_member_real(worst.row, key)) worst = one;
+    }
     if (best.row == NULL) return;
+    ls_text_printf(page->ctx, page->out, number > 0 ? " " : "");
     put_label(page, best.arm);
     ls_text_printf(page->ctx, page->out, " has %.1f %% of answers right ",
-                   100 * ls_member_real(best.row, "accuracy"));
+                   100 * ls_member_real(best.row, key));
     put_multiple(page, &best);
     if (worst.arm != best.arm) {
         ls_text_printf(page->ctx, page->out, "; ");
         put_label(page, worst.arm);
-        ls_text_printf(page->ctx, page->out, " %.1f %%%s",
-                       100 * ls_member_real(worst.row, "accuracy"),
-                       overlap(&best, &worst, "accuracy"));
+        ls_text_printf(page->ctx, page->out, " %.1f %%%s", 100 * ls_member_real(worst.row, key),
+                       overlap(&best, &worst, key));
     }
     const double chance = ls_member_real(best.row, "chance");
     if (isfinite(chance)) ls_text_printf(page->ctx, page->out, "; chance %.1f %%", 100 * chance);
     ls_text_printf(page->ctx, page->out, ".");
+}
+
+/* What is best of one task says nothing of another: a sentence for each. */
+static void put_tasks(ls_page *page, const char *protocol) {
+    size_t *task = ls_new(page->ctx, page->count + 1, sizeof *task);
+    const size_t tasks = task == NULL ? 0 : ls_page_find_tasks(page, task);
+    page->out->failed |= tasks == 0;
+    for (size_t i = 0; i < tasks; i++) put_answers(page, protocol, task, i);
+    ls_free(page->ctx, task);
 }
 
 void ls_page_finding(ls_page *page, const char *protocol) {
@@ -230,7 +249,7 @@ void ls_page_finding(ls_page *page, const char *protocol) {
     ls_text_printf(page->ctx, page->out, "<p class=\"finding\">%s",
                    json_is_true(json_object_get(page->results, "finished")) ? "" : "So far: ");
     if (judged) {
-        put_answers(page, protocol);
+        put_tasks(page, protocol);
     } else {
         put_loss(page, protocol);
         put_best(page, protocol);

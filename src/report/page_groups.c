@@ -1,5 +1,6 @@
 /* Which arms belong together, and how each looks. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/page.h"
@@ -86,12 +87,21 @@ static void print_key(ls_page *page, const json_t *arms_by_name, const json_t *a
     print_key(page, arms_by_name, parent, out);
 }
 
-json_t *ls_page_families(ls_page *page) {
-    json_t *families = json_object(), *by_name = json_object();
-    bool there = families != NULL && by_name != NULL;
+/* {name: arm}; NULL: no memory. */
+static json_t *arms_by_name(const ls_page *page) {
+    json_t *by_name = json_object();
+    bool there = by_name != NULL;
     for (size_t a = 0; there && a < page->count; a++)
         there = json_object_set(by_name, ls_member_text(arm_at(page, a), "name"),
                                 (json_t *)arm_at(page, a)) == 0;
+    if (there) return by_name;
+    json_decref(by_name);
+    return NULL;
+}
+
+json_t *ls_page_families(ls_page *page) {
+    json_t *families = json_object(), *by_name = arms_by_name(page);
+    bool there = families != NULL && by_name != NULL;
     for (size_t a = 0; there && a < page->count; a++) {
         ls_text key = {0};
         ls_text_printf(page->ctx, &key, "=");
@@ -107,6 +117,60 @@ json_t *ls_page_families(ls_page *page) {
     if (there) return families;
     json_decref(families);
     return NULL;
+}
+
+/* The number of a text among those that were met; -1: no memory. */
+static int64_t number_of(json_t *met, const char *text) {
+    const json_t *known = json_object_get(met, text);
+    if (known != NULL) return (int64_t)json_integer_value(known);
+    const int64_t number = (int64_t)json_object_size(met);
+    return json_object_set_new(met, text, json_integer(number)) == 0 ? number : -1;
+}
+
+/* ---- tasks ---- */
+
+/* What of settings says what is asked; how training takes it does not. */
+static bool take_task(json_t *into, const json_t *settings) {
+    const char *key;
+    json_t *value;
+    bool there = true;
+    json_object_foreach((json_t *)settings, key, value) {
+        const bool asked = strcmp(key, "task") == 0 || strncmp(key, "task.", 5) == 0;
+        if (asked && strcmp(key, "task.loss") != 0 && strcmp(key, "task.samples") != 0)
+            there &= json_object_set(into, key, value) == 0;
+    }
+    return there;
+}
+
+/* An arm's own settings go before those of the arm whose weights it tests, and these before the
+ * study's. Tasks that are mixed into a corpus have options alone: what is asked is the text. */
+static int64_t task_of(const ls_page *page, const json_t *by_name, const json_t *arm, json_t *met) {
+    const json_t *parent = json_object_get(by_name, ls_member_text(arm, "from"));
+    json_t *task = json_object();
+    const bool there = task != NULL &&
+                       take_task(task, json_object_get(page->results, "settings")) &&
+                       take_task(task, json_object_get(parent, "settings")) &&
+                       take_task(task, json_object_get(arm, "settings"));
+    if (there && json_object_get(task, "task") == NULL) json_object_clear(task);
+    char *text = there ? ls_json_dump(task, JSON_SORT_KEYS) : NULL;
+    const int64_t number = text == NULL ? -1 : number_of(met, text);
+    free(text);
+    json_decref(task);
+    return number;
+}
+
+size_t ls_page_find_tasks(const ls_page *page, size_t *task) {
+    json_t *met = json_object(), *by_name = arms_by_name(page);
+    bool there = met != NULL && by_name != NULL;
+    for (size_t a = 0; there && a < page->count; a++) {
+        const int64_t number = task_of(page, by_name, arm_at(page, a), met);
+        there = number >= 0;
+        task[a] = (size_t)number;
+    }
+    const size_t count = there ? json_object_size(met) : 0;
+    json_decref(met);
+    json_decref(by_name);
+    return count;
 }
 
 size_t ls_page_stem(const ls_page *page, const json_t *arm) {
@@ -148,13 +212,7 @@ static void print_method(ls_ctx *ctx, const json_t *arm, ls_text *out) {
 static int method_of(ls_page *page, const json_t *arm, json_t *methods) {
     ls_text text = {0};
     print_method(page->ctx, arm, &text);
-    int found = -1;
-    if (!text.failed) {
-        const json_t *known = json_object_get(methods, text.bytes);
-        found = known != NULL ? (int)json_integer_value(known) : (int)json_object_size(methods);
-        if (known == NULL && json_object_set_new(methods, text.bytes, json_integer(found)) != 0)
-            found = -1;
-    }
+    const int found = text.failed ? -1 : (int)number_of(methods, text.bytes);
     ls_text_clear(page->ctx, &text);
     return found;
 }

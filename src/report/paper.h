@@ -97,9 +97,9 @@ bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes,
 const json_t *ls_paper_arm(const ls_page *page, const char *name); /* NULL: there is none */
 /* A seed's own number of a list of {"seed", KEY}; seed 0: the mean over seeds. */
 double ls_paper_of_seed(const json_t *row, const char *list, const char *key, double seed);
-/* A number that the results hold, by its words (docs/studies.md): "excess ARM PROTOCOL LENGTH [seed N]",
- * "suite NAME ARM [LENGTH]", "against ...", "tau ...", "resolution ARM LENGTH", "parameters ARM". In the units of
- * the tables. NAN: there is none. */
+/* A number that the results hold, by its words (docs/studies.md): "excess ARM PROTOCOL LENGTH [seed
+ * N]", "suite NAME ARM [LENGTH]", "against ...", "tau ...", "resolution ARM LENGTH", "parameters
+ * ARM". In the units of the tables. NAN: there is none. */
 double ls_paper_lookup(const ls_page *page, const char *words);
 /* "SUITE PROTOCOL LENGTH ARM ARM ARM ..." or "SUITE/TASK ...": the tau of that table. */
 double ls_paper_tau(const ls_page *page, const char *words);

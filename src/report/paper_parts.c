@@ -81,7 +81,24 @@ double ls_paper_half(const measure *m, const json_t *row) {
     return m->scale * (band.high - band.low) / 2;
 }
 
-/* Both as they are printed, so that equal ones are all best. */
+/* The numbers of a measure in a list of the arms' rows. */
+typedef struct by_length {
+    const measure *measure;
+    const char *list, *protocol;
+    double lengths[LS_PAGE_LENGTHS_MAX];
+    size_t count, *task; /* task: of each arm (ls_page_find_tasks) */
+    ls_band *range;      /* [task][length]: from the least number to the largest */
+} by_length;
+
+static const json_t *row_at(const ls_paper *p, const by_length *table, size_t arm, size_t length) {
+    return ls_page_row(arm_at(p, arm), table->list, table->protocol, table->lengths[length]);
+}
+
+static ls_band *range_at(const by_length *table, size_t arm, size_t length) {
+    return &table->range[table->task[arm] * table->count + length];
+}
+
+/* As they are printed. */
 static bool same_text(const measure *m, double a, double b) {
     char first[64], second[64];
     snprintf(first, sizeof first, "%.*f", m->decimals, a);
@@ -89,14 +106,24 @@ static bool same_text(const measure *m, double a, double b) {
     return strcmp(first, second) == 0;
 }
 
-static double best_of(const ls_paper *p, const measure *m, const char *list, const char *protocol,
-                      double length) {
-    double best = NAN;
-    for (size_t a = 0; a < p->page->count; a++) {
-        const double value = ls_paper_mean(m, ls_page_row(arm_at(p, a), list, protocol, length));
-        best = m->high_is_good ? fmax(best, value) : fmin(best, value);
-    }
-    return best;
+/* Whether there is any number. */
+static bool find_ranges(const ls_paper *p, const by_length *table) {
+    bool any = false;
+    for (size_t a = 0; a < p->page->count; a++)
+        for (size_t l = 0; l < table->count; l++) {
+            ls_band *range = range_at(table, a, l);
+            const double value = ls_paper_mean(table->measure, row_at(p, table, a, l));
+            range->low = fmin(range->low, value);
+            range->high = fmax(range->high, value);
+            any |= isfinite(value);
+        }
+    return any;
+}
+
+/* Equal ones are all best; but where all are equal none is. */
+static bool is_best(const measure *m, double value, const ls_band *range) {
+    return same_text(m, value, m->high_is_good ? range->high : range->low) &&
+           !same_text(m, range->low, range->high);
 }
 
 /* "arm", "seeds" and the lengths. */
@@ -116,38 +143,48 @@ void ls_paper_begin_row(ls_paper *p, const json_t *arm, double seeds) {
     ls_paper_number(p, (ls_paper_value){.value = seeds, .half = NAN});
 }
 
-bool ls_paper_lengths(ls_paper *p, const measure *m, const char *list, const char *protocol) {
-    double lengths[LS_PAGE_LENGTHS_MAX], best[LS_PAGE_LENGTHS_MAX];
+static void put_by_length(ls_paper *p, const by_length *table) {
+    const measure *m = table->measure;
+    const char *protocol = table->protocol, *names[COLUMNS_MAX];
     char texts[LS_PAGE_LENGTHS_MAX][24], caption[CAPTION_BYTES];
-    const char *names[COLUMNS_MAX];
-    const size_t count = ls_page_lengths(p->page, list, protocol, lengths);
-    bool any = false;
-    for (size_t l = 0; l < count; l++) {
-        best[l] = best_of(p, m, list, protocol, lengths[l]);
-        any |= isfinite(best[l]);
-    }
-    if (!any) return false;
     snprintf(caption, sizeof caption, "%s%s%.60s%s, by tokens of a window: %s.", m->name,
              protocol[0] == '\0' ? "" : " (", protocol, protocol[0] == '\0' ? "" : ")",
              m->of_all != NULL ? m->of_all : ls_paper_spread(p->page));
-    ls_paper_open(p, caption, names, ls_paper_name_columns(lengths, count, texts, names));
+    ls_paper_open(p, caption, names,
+                  ls_paper_name_columns(table->lengths, table->count, texts, names));
     for (size_t a = 0; a < p->page->count; a++) {
         ls_paper_begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
-        for (size_t l = 0; l < count; l++) {
-            const json_t *row = ls_page_row(arm_at(p, a), list, protocol, lengths[l]);
+        for (size_t l = 0; l < table->count; l++) {
+            const json_t *row = row_at(p, table, a, l);
             const double value = ls_paper_mean(m, row);
             ls_paper_number(p, (ls_paper_value){.value = value,
                                                 .half = ls_paper_half(m, row),
                                                 .decimals = m->decimals,
                                                 .sign = m->sign,
-                                                .bold = same_text(m, value, best[l])});
+                                                .bold = is_best(m, value, range_at(table, a, l))});
         }
         ls_paper_end_row(p);
     }
     ls_paper_close(p);
     if (m->scale == 100 && protocol[0] != '\0') note_failures(p, protocol);
     note_missing(p);
-    return true;
+}
+
+bool ls_paper_lengths(ls_paper *p, const measure *m, const char *list, const char *protocol) {
+    ls_ctx *ctx = p->page->ctx;
+    by_length table = {.measure = m, .list = list, .protocol = protocol};
+    table.task = ls_new(ctx, p->page->count + 1, sizeof *table.task);
+    const size_t tasks = table.task == NULL ? 0 : ls_page_find_tasks(p->page, table.task);
+    table.count = ls_page_lengths(p->page, list, protocol, table.lengths);
+    table.range = ls_new(ctx, tasks * table.count + 1, sizeof *table.range);
+    const bool there = table.range != NULL && (tasks > 0 || p->page->count == 0);
+    p->out->failed |= !there;
+    for (size_t i = 0; there && i < tasks * table.count; i++) table.range[i] = (ls_band){NAN, NAN};
+    const bool any = there && find_ranges(p, &table);
+    if (any) put_by_length(p, &table);
+    ls_free(ctx, table.task);
+    ls_free(ctx, table.range);
+    return any;
 }
 
 /* ---- suites ---- */

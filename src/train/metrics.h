@@ -23,8 +23,9 @@ typedef struct ls_metrics_row {
 typedef struct ls_metrics ls_metrics;
 
 /* Opens the files of a run folder to append after cutting off what lies behind `step`, and begins a
- * new file of events. With `validates` rows may have a validation loss. There is a row at least every `every` steps (0: not known): where one is
- * missing, it is said (ls_say). LS_EIO names the file that cannot be written. */
+ * new file of events. With `validates` rows may have a validation loss. There is a row at least
+ * every `every` steps (0: not known): where one is missing, it is said (ls_say). LS_EIO names the
+ * file that cannot be written. */
 ls_status ls_metrics_open(ls_ctx *ctx, const char *folder, int64_t step, int64_t every,
                           bool validates, ls_metrics **out);
 /* Writes one row everywhere; makes no allocation. */

@@ -3,8 +3,9 @@
  * Over several ranks (ranks/ranks.h) the buffers are cut into buckets, and each bucket at whole
  * pieces: a rank has the moments of its own part of every bucket alone and updates that part (arXiv
  * 1910.02054: the first stage of ZeRO). In bf16 it also has the master weights of that part alone;
- * what programs read is the shadow, and the few parameters that they read in the master's type. So each bucket can be summed for itself, as soon as it is
- * finished, and all ranks have the same work in it. */
+ * what programs read is the shadow, and the few parameters that they read in the master's type. So
+ * each bucket can be summed for itself, as soon as it is finished, and all ranks have the same work
+ * in it. */
 #ifndef LS_TRAIN_OPTIMIZER_H
 #define LS_TRAIN_OPTIMIZER_H
 
@@ -74,8 +75,8 @@ ls_status ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate,
 
 /* After a checkpoint was read: the same weights on all ranks, those of rank 0. */
 ls_status ls_optimizer_broadcast(ls_ctx *ctx, ls_optimizer *optimizer);
-/* Rank 0 reads and writes moments, and masters that are cut, wherever they are; values are in the caller's memory. The others
- * serve it meanwhile, until rank 0 releases them. */
+/* Rank 0 reads and writes moments, and masters that are cut, wherever they are; values are in the
+ * caller's memory. The others serve it meanwhile, until rank 0 releases them. */
 typedef enum { LS_MOMENT_MEAN, LS_MOMENT_SQUARE, LS_MOMENT_WEIGHTS } ls_moment_kind;
 typedef struct ls_moment {
     ls_optimizer *optimizer;

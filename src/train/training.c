@@ -471,7 +471,7 @@ static ls_status make_folder(ls_training *t) {
 }
 
 /* The machine's peak, for the share of it that metrics show. Measuring takes some 1e11 operations:
- * a run that is smaller goes without. */
+ * a run that is smaller goes without. It is rehearsed as well: a small model takes less than it. */
 static ls_status find_peak(const ls_training *t, double *out) {
     const ls_train_settings *train = &t->settings.train;
     const double tokens = (double)train->steps * (double)train->batch * (double)train->length;
@@ -531,7 +531,7 @@ static ls_status train(ls_training *t, const ls_training_hooks *hooks, ls_train_
         LS_TRY(make_folder(t));
     }
     job.peak = hooks->peak;
-    if (job.peak == 0 && runs && is_first(t)) LS_TRY(find_peak(t, &job.peak));
+    if (job.peak == 0 && !hooks->trial && is_first(t)) LS_TRY(find_peak(t, &job.peak));
     job.config = t->config.bytes;
     return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
                   : ls_train_model_on(ctx, t->model, &job, result);

@@ -17,14 +17,6 @@ static const struct {
 };
 enum { TRIALS = sizeof trials / sizeof trials[0] };
 
-static ls_status put_words(ls_ctx *ctx, ls_settings *settings, const char *text) {
-    char words[256], *rest = NULL;
-    snprintf(words, sizeof words, "%s", text);
-    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        LS_TRY(ls_settings_put_word(ctx, settings, word));
-    return LS_OK;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     if (length == 0) return 0;
@@ -36,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     const size_t trial = bytes[0] % TRIALS;
     ctx.threads = 1;
     fuzz_folder_put("golden.safetensors", bytes + 1, length - 1);
-    if (put_words(&ctx, &settings, trials[trial].words) != LS_OK ||
+    if (ls_settings_put_words(&ctx, &settings, trials[trial].words) != LS_OK ||
         ls_options_default(&ctx, &ls_compare_options, &keys) != LS_OK ||
         ls_settings_apply(&ctx, &settings, "", &ls_compare_options, NULL, &keys) != LS_OK)
         abort();

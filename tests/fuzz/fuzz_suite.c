@@ -25,17 +25,13 @@ static void need(bool good) {
 }
 
 static void make_model(ls_ctx *ctx) {
-    static const char *const words[] = {"model.layers=1", "model.width=8", "model.vocabulary=256",
-                                        "model.length=256", "mixer.heads=1"};
-    ls_settings settings = {0};
+    static const char words[] =
+        "model.layers=1 model.width=8 model.vocabulary=256 model.length=256 mixer.heads=1";
     if (trained.model != NULL) return;
     trained.ctx = ctx;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        need(ls_settings_put_word(ctx, &settings, words[i]) == LS_OK);
-    need(ls_model_config_read(ctx, &settings, &trained.config) == LS_OK);
+    need(ls_model_config_read_words(ctx, words, &trained.config) == LS_OK);
     need(ls_model_new(ctx, &trained.config, LS_F32, 1, false, &trained.model) == LS_OK);
     need(ls_tokenizer_new_byte(ctx, &trained.tokenizer) == LS_OK);
-    ls_settings_clear(ctx, &settings);
 }
 
 static void check_tokens(ls_tokens tokens) {

@@ -21,18 +21,14 @@ static inline ls_stream *fuzz_stream(ls_ctx *ctx, size_t kind) {
     static ls_model_config configs[STREAM_KINDS];
     static ls_stream *made[STREAM_KINDS];
     if (made[kind] != NULL) return made[kind];
-    char words[256], *rest = NULL;
-    ls_settings settings = {0};
+    char words[256];
     ls_model *model;
     snprintf(words, sizeof words, "model.layers=1 model.width=8 model.vocabulary=7 %s",
              kinds[kind]);
-    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        if (ls_settings_put_word(ctx, &settings, word) != LS_OK) abort();
-    if (ls_model_config_read(ctx, &settings, &configs[kind]) != LS_OK ||
+    if (ls_model_config_read_words(ctx, words, &configs[kind]) != LS_OK ||
         ls_model_new(ctx, &configs[kind], LS_F32, 3, false, &model) != LS_OK ||
         ls_stream_new(model, 1, 16, 8, &made[kind]) != LS_OK)
         abort();
-    ls_settings_clear(ctx, &settings);
     return made[kind];
 }
 

@@ -59,7 +59,8 @@ struct ls_device {
 };
 
 /* Opens the plug-in of a device ("cuda") for this context: what is made in the context from now on
- * lives there. Where there are several, `number` modulo how many says which. LS_EUSE in one sentence where library, driver or device are missing. */
+ * lives there. Where there are several, `number` modulo how many says which. LS_EUSE in one
+ * sentence where library, driver or device are missing. */
 ls_status ls_device_open(ls_ctx *ctx, const char *name, int number);
 void ls_device_close(ls_ctx *ctx);
 /* What it is called, "NVIDIA H200"; "" where the context computes on the processor. */

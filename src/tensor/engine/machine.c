@@ -117,6 +117,7 @@ ls_status ls_machine_random(const ls_program *program, const ls_tensor *tensor, 
     int64_t count = ls_count(tensor);
     void *values = ls_new(ctx, (size_t)count, ls_dtype_size(tensor->type));
     if (values == NULL) return LS_ENOMEM;
+    if (ctx->rehearsal) count = 0; /* the room is counted */
 #pragma omp parallel for num_threads(ctx->threads)
     for (int64_t i = 0; i < count; i++) {
         double value = ls_random_unit(key, (uint64_t)i) - 0.5;
@@ -127,7 +128,7 @@ ls_status ls_machine_random(const ls_program *program, const ls_tensor *tensor, 
         else
             ((ls_bf16 *)values)[i] = ls_bf16_from_f32((float)value);
     }
-    ls_tensor_put(program, tensor, values);
+    if (!ctx->rehearsal) ls_tensor_put(program, tensor, values);
     ls_free(ctx, values);
     return LS_OK;
 }
@@ -191,11 +192,15 @@ fail:
     return status;
 }
 
-/* One large product: large for what computes it. */
+/* One large product: large for what computes it, and no larger, as trainings of small models measure
+ * it too and take less. */
 ls_status ls_machine_peak(ls_ctx *ctx, ls_dtype type, double *out) {
-    probe product = {2048, 1024, true, record_product};
+    enum { EACH = 256, LEAST = 512, MOST = 2048 }; /* rows, for a thread and in all */
+    probe product = {EACH * (int64_t)ctx->threads, 1024, true, record_product};
     double best;
     *out = 0;
+    if (product.rows < LEAST) product.rows = LEAST;
+    if (product.rows > MOST) product.rows = MOST;
     if (ctx->device != NULL) product.rows = product.width = 8192;
     LS_TRY(run_probe(ctx, type, &product, &best));
     *out = 2.0 * (double)product.rows * (double)product.width * (double)product.width / best;

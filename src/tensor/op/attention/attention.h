@@ -72,10 +72,11 @@ ls_tensor *ls_attention_received(ls_program *p, int sets, const ls_key_set *set,
 
 /* ---- for the kernels ---- */
 
-/* Operands of one set, in the order of a node's inputs. `attention` has them for each set
- * and gives O and LSE; `score_profile` has the same and gives a table, `pointwise_attention` O
- * alone; `attention_pattern` has LSE behind them. `attention_grad` has them too, then O, LSE and dO (of `pointwise_attention_grad` the first
- * two are NULL), and gives a gradient in the place of each operand (NULL where none is wanted). */
+/* Operands of one set, in the order of a node's inputs. `attention` has them for each set and gives
+ * O and LSE; `score_profile` has the same and gives a table, `pointwise_attention` O alone;
+ * `attention_pattern` has LSE behind them. `attention_grad` has them too, then O, LSE and dO (of
+ * `pointwise_attention_grad` the first two are NULL), and gives a gradient in the place of each
+ * operand (NULL where none is wanted). */
 typedef enum {
     LS_ATTENTION_Q,
     LS_ATTENTION_K,
