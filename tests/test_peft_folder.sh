@@ -64,11 +64,13 @@ def expect(to, out):
 expect(into + "/with.safetensors", "out.y")
 expect(into + "/without.safetensors", "out.base")
 P
+# transformers in f32 is 7.9e-6 of the largest logit from these values, which were made in f64; twice that is allowed
+narrow=1.6e-5
 for name in lora-llama lora-longlora; do
     for precision in F64 F32; do
         tol=1e-11
         type=f64
-        [ $precision = F32 ] && tol=1e-5 type=f32
+        [ $precision = F32 ] && tol=$narrow type=f32
         rm -rf case
         python3 make.py "$source/tests/golden/$name.safetensors" case $precision || fail "$name: folders"
         for folder in adapter merged; do
@@ -106,7 +108,7 @@ refuses_edit '{"something_new": 3}' "something_new"
 refuses_edit '{"base_model_name_or_path": "nobody/nothing"}' "nobody/nothing"
 refuses_edit '{"base_model_name_or_path": "odd"}' "no folder of a public checkpoint"
 edited '{"rank_pattern": {"q_proj": 2, "layers.0.self_attn.k_proj": 2}, "r": 2}'
-"$program" apply model from=odd golden=case/with.safetensors dtype=f32 tol=1e-5 >out 2>&1 ||
+"$program" apply model from=odd golden=case/with.safetensors dtype=f32 tol=$narrow >out 2>&1 ||
     { cat out >&2; fail "rank_pattern"; }
 rm odd/adapter_model.safetensors
 refused 3 "adapter_model.safetensors" apply model from=odd golden=case/with.safetensors

@@ -88,6 +88,52 @@ static void test_refused(void **unused) {
     }
 }
 
+/* What Jinja renders and this does not: refused when it is read or rendered, never left out. */
+static void test_beyond(void **unused) {
+    (void)unused;
+    static const char *const beyond[] = {
+        "{{ 'xxaxx'.strip('x') }}",
+        "{{ 'ab'.replace('', '-') }}",
+        "{{ 'ab' * 2 }}",
+        "{{ '\xc3\xa4"
+        "b'[1:] }}",
+        "{{ '\xc3\xa4' | upper }}",
+        "{{ 'abc'[::-1] }}",
+        "{{ [1, 2, 3, 4][::2] | length }}",
+        "{{ [1] < [2] }}",
+        "{{ 4 / 2 }}",
+        "{{ 2 ** 3 }}",
+        "{{ [1, 2] }}",
+        "{{ (1, 2) | length }}",
+        "{{ {'a': [1, 2]} | tojson(indent=2) }}",
+        "{{ nothing() }}",
+        "{% for k, v in nothing | items %}x{% endfor %}.",
+        "{% for i in range(1, 4) %}{{ i }}{% endfor %}",
+        "{% for i in [1] %}{% continue %}{% endfor %}",
+        "{% set x %}a{% endset %}{{ x }}",
+        "{{ messages[0].half }}",
+        "{{ messages[0].half + 1 }}",
+        "{{ 'a' | strip }}",
+        "{{ 'a'.length() }}",
+        "{{ 'a'.upper(1) }}",
+        "{{ 'a'.startswith() }}",
+        "{{ 'a'.split(',', 'b') }}",
+    };
+    json_t *messages = json_pack("[{s:s, s:f}]", "role", "user", "half", 0.5);
+    for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_template *chat = NULL;
+        ls_text text = {0};
+        if (ls_template_new(&ctx, beyond[i], strlen(beyond[i]), "", "", &chat) == LS_OK &&
+            ls_template_render(&ctx, chat, messages, true, &text) == LS_OK)
+            fail_msg("%s is rendered as \"%s\"", beyond[i], text.bytes);
+        assert_true(ctx.error.message[0] != '\0');
+        ls_text_clear(&ctx, &text);
+        ls_template_free(&ctx, chat);
+    }
+    json_decref(messages);
+}
+
 /* Eight million times a. */
 #define LONG_TEXT                                                                                  \
     "{% set n = namespace(x='aaaaaaaa') %}{% for a in range(20) %}{% set n.x = n.x ~ n.x %}"       \
@@ -172,9 +218,8 @@ static void test_chains(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_transformers),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_bounded),
+        cmocka_unit_test(test_as_transformers), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_beyond),          cmocka_unit_test(test_bounded),
         cmocka_unit_test(test_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

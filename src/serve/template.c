@@ -400,34 +400,36 @@ static json_t *loop_of(const json_t *list, size_t i) {
 }
 
 /* The names of a turn: the item, or the two of a pair. */
-static void put_item(const ls_t_node *node, json_t *scope, json_t *item) {
+static bool put_item(ls_t_run *run, const ls_t_node *node, json_t *item) {
+    json_t *scope = run->scope[run->scopes - 1];
     if (node->member == NULL) {
         json_object_set(scope, node->text, item);
-        return;
+    } else if (json_array_size(item) == 2) {
+        json_object_set(scope, node->text, json_array_get(item, 0));
+        json_object_set(scope, node->member, json_array_get(item, 1));
+    } else {
+        json_decref(ls_t_fail(run, "the chat template takes what is no pair for one"));
     }
-    json_object_set(scope, node->text, json_array_get(item, 0));
-    json_object_set(scope, node->member, json_array_get(item, 1));
+    return run->status == LS_OK;
 }
 
 /* Those items for which the condition holds. */
 static json_t *chosen(ls_t_run *run, const ls_t_node *node, const json_t *list) {
-    json_t *some = json_array();
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        put_item(node, run->scope[run->scopes - 1], json_array_get(list, i));
-        if (holds(run, node->c)) json_array_append(some, json_array_get(list, i));
-    }
+    json_t *some = ls_t_made(run, json_array());
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (put_item(run, node, json_array_get(list, i)) && holds(run, node->c))
+            json_array_append(some, json_array_get(list, i));
     return some;
 }
 
 static void render_for(ls_t_run *run, const ls_t_node *node) {
     enum { STEPS_A_TURN = 8 }; /* `loop` is made for each */
-    json_t *list = ls_t_evaluate(run, node->a);
-    if (!json_is_array(list) || run->scopes == LS_T_DEPTH) {
-        if (list != run->undefined)
-            json_decref(ls_t_fail(run, "the chat template goes through what is no list"));
-        json_decref(list);
+    if (run->scopes == LS_T_DEPTH) {
+        json_decref(ls_t_fail(run, "the chat template has too many loops within each other"));
         return;
     }
+    json_t *value = ls_t_evaluate(run, node->a), *list = ls_t_members(run, value);
+    json_decref(value);
     run->scope[run->scopes++] = json_object();
     if (node->c != NULL) {
         json_t *some = chosen(run, node, list);
@@ -437,8 +439,7 @@ static void render_for(ls_t_run *run, const ls_t_node *node) {
     for (size_t i = 0; i < json_array_size(list) && ls_t_spend(run, STEPS_A_TURN); i++) {
         json_object_clear(run->scope[run->scopes - 1]);
         json_object_set_new(run->scope[run->scopes - 1], "loop", loop_of(list, i));
-        put_item(node, run->scope[run->scopes - 1], json_array_get(list, i));
-        render(run, node->part[0]);
+        if (put_item(run, node, json_array_get(list, i))) render(run, node->part[0]);
     }
     json_decref(run->scope[--run->scopes]);
     if (json_array_size(list) == 0 && node->parts > 1) render(run, node->part[1]);

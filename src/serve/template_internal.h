@@ -87,12 +87,19 @@ json_t *ls_t_fail(ls_t_run *run, const char *format, ...) __attribute__((format(
 bool ls_t_true(const ls_t_run *run, const json_t *value);
 /* The text of a value as Python prints it, appended. */
 void ls_t_print(ls_t_run *run, const json_t *value, ls_text *out);
+json_t *ls_t_text(ls_t_run *run, const char *bytes, size_t length);
+json_t *ls_t_join(ls_t_run *run, const json_t *a, const json_t *b); /* as they are printed */
+/* What a loop goes through: a list's values, a mapping's keys, a text's characters; nothing where
+ * the value is undefined. */
+json_t *ls_t_members(ls_t_run *run, const json_t *value);
 json_t *ls_t_method(ls_t_run *run, const char *name, json_t *const *argument, size_t count);
 json_t *ls_t_operate(ls_t_run *run, const char *sign, const json_t *a, const json_t *b);
 json_t *ls_t_slice(ls_t_run *run, const json_t *whole, const json_t *const bound[3]);
 json_t *ls_t_get(ls_t_run *run, const json_t *object, const json_t *key);
 bool ls_t_is(ls_t_run *run, const char *test, const json_t *value);
-bool ls_t_knows_method(const char *name);
+/* Python's methods, and Jinja's filters, with so many arguments behind the object. */
+typedef enum { LS_T_AS_METHOD = 1, LS_T_AS_FILTER = 2 } ls_t_use;
+bool ls_t_knows_method(const char *name, ls_t_use use, size_t arguments);
 bool ls_t_knows_test(const char *name);
 
 #endif

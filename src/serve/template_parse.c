@@ -258,16 +258,18 @@ static ls_t_node *read_subscript(ls_t_parser *p, ls_t_node *whole) {
 }
 
 /* A method or filter; its arguments follow where there are brackets. */
-static ls_t_node *read_method(ls_t_parser *p, ls_t_node *object, char *name, bool brackets) {
+static ls_t_node *read_method(ls_t_parser *p, ls_t_node *object, char *name, ls_t_use use,
+                              bool brackets) {
     ls_t_node *node = ls_t_make(p, LS_T_METHOD);
     if (node == NULL) {
         ls_free(p->ctx, name);
         return NULL;
     }
     node->text = name;
-    if (!ls_t_knows_method(name)) ls_t_refuse(p, "%.40s of a value", name);
     ls_t_add(p, node, object);
     if (brackets) read_parts(p, node, ")", false);
+    if (p->status == LS_OK && !ls_t_knows_method(name, use, node->parts - 1))
+        ls_t_refuse(p, "%.40s of a value, with %zu arguments", name, node->parts - 1);
     return node;
 }
 
@@ -277,7 +279,7 @@ static ls_t_node *read_attribute(ls_t_parser *p, ls_t_node *object) {
         ls_t_refuse(p, "a dot without a name");
         return NULL;
     }
-    if (ls_t_mark(p, "(")) return read_method(p, object, name, true);
+    if (ls_t_mark(p, "(")) return read_method(p, object, name, LS_T_AS_METHOD, true);
     ls_t_node *node = ls_t_make(p, LS_T_MEMBER);
     if (node != NULL) {
         node->a = object;
@@ -297,7 +299,7 @@ static ls_t_node *read_filters(ls_t_parser *p, ls_t_node *node) {
             ls_t_refuse(p, "a filter without a name");
             return NULL;
         }
-        node = read_method(p, node, name, ls_t_mark(p, "("));
+        node = read_method(p, node, name, LS_T_AS_FILTER, ls_t_mark(p, "("));
     }
 }
 

@@ -1,6 +1,7 @@
-/* Values of templates: what operators, methods and tests make of them, as Python does. */
-#include <ctype.h>
+/* Values of templates: what operators and tests make of them, as Python does. */
 #include <string.h>
+
+#include <utf8proc.h>
 
 #include "serve/template_internal.h"
 
@@ -57,7 +58,7 @@ json_t *ls_t_made(ls_t_run *run, json_t *value) {
     return json_incref(run->undefined);
 }
 
-static json_t *make_text(ls_t_run *run, const char *bytes, size_t length) {
+json_t *ls_t_text(ls_t_run *run, const char *bytes, size_t length) {
     return ls_t_made(run, json_stringn(bytes == NULL ? "" : bytes, length));
 }
 
@@ -71,7 +72,8 @@ bool ls_t_true(const ls_t_run *run, const json_t *value) {
     case JSON_OBJECT:
         return json_object_size(value) > 0;
     case JSON_INTEGER:
-        return json_integer_value(value) != 0;
+    case JSON_REAL:
+        return json_number_value(value) != 0;
     default:
         return json_is_true(value);
     }
@@ -98,27 +100,41 @@ static int64_t number_of(const json_t *value) {
     return json_is_true(value) ? 1 : json_integer_value(value);
 }
 
-static bool is_number(const json_t *value) {
+/* What is computed with; other numbers are only compared. */
+static bool is_whole(const json_t *value) {
     return json_is_integer(value) || json_is_boolean(value);
+}
+
+static bool is_number(const json_t *value) {
+    return is_whole(value) || json_is_real(value);
+}
+
+/* -1, 0 or 1; of two numbers. */
+static int order_of(const json_t *a, const json_t *b) {
+    if (is_whole(a) && is_whole(b))
+        return (number_of(a) > number_of(b)) - (number_of(a) < number_of(b));
+    const double one = json_is_real(a) ? json_real_value(a) : (double)number_of(a);
+    const double other = json_is_real(b) ? json_real_value(b) : (double)number_of(b);
+    return (one > other) - (one < other);
 }
 
 static bool same(const ls_t_run *run, const json_t *a, const json_t *b) {
     if (a == run->undefined || b == run->undefined) return a == b;
-    if (is_number(a) && is_number(b)) return number_of(a) == number_of(b);
+    if (is_number(a) && is_number(b)) return order_of(a, b) == 0;
     return json_equal(a, b) != 0;
 }
 
-static json_t *join(ls_t_run *run, const json_t *a, const json_t *b) {
+json_t *ls_t_join(ls_t_run *run, const json_t *a, const json_t *b) {
     ls_text text = {0};
     ls_t_print(run, a, &text);
     ls_t_print(run, b, &text);
-    json_t *value = make_text(run, text.bytes, text.length);
+    json_t *value = ls_t_text(run, text.bytes, text.length);
     ls_text_clear(run->ctx, &text);
     return value;
 }
 
 static json_t *add(ls_t_run *run, const json_t *a, const json_t *b) {
-    if (json_is_string(a) && json_is_string(b)) return join(run, a, b);
+    if (json_is_string(a) && json_is_string(b)) return ls_t_join(run, a, b);
     if (!json_is_array(a) || !json_is_array(b))
         return ls_t_fail(run, "the chat template adds values that cannot be added");
     json_t *list = json_copy((json_t *)(uintptr_t)a);
@@ -131,8 +147,11 @@ static json_t *add(ls_t_run *run, const json_t *a, const json_t *b) {
 
 static json_t *calculate(ls_t_run *run, char sign, int64_t a, int64_t b) {
     int64_t result = 0;
-    if ((sign == '%' || sign == '/') && (b == 0 || b == -1))
-        return ls_t_fail(run, "the chat template divides by %lld", (long long)b);
+    if ((sign == '%' || sign == '/') && b == 0)
+        return ls_t_fail(run, "the chat template divides by 0");
+    /* the least number has no opposite, and what divides it by -1 traps */
+    if (sign == '%' && b == -1) return ls_t_made(run, json_integer(0));
+    if (sign == '/' && b == -1) sign = '*';
     bool over = false;
     if (sign == '+') over = __builtin_add_overflow(a, b, &result);
     if (sign == '-') over = __builtin_sub_overflow(a, b, &result);
@@ -144,21 +163,26 @@ static json_t *calculate(ls_t_run *run, char sign, int64_t a, int64_t b) {
     return ls_t_made(run, json_integer(result));
 }
 
-static bool contains(ls_t_run *run, const json_t *item, const json_t *whole) {
+static json_t *contains(ls_t_run *run, const json_t *item, const json_t *whole) {
+    if (whole == run->undefined) return json_false();
     if (json_is_string(whole) && json_is_string(item))
-        return memmem(json_string_value(whole), json_string_length(whole), json_string_value(item),
-                      json_string_length(item)) != NULL;
-    if (json_is_object(whole) && json_is_string(item))
-        return json_object_get(whole, json_string_value(item)) != NULL;
-    for (size_t i = 0; json_is_array(whole) && i < json_array_size(whole); i++)
-        if (same(run, item, json_array_get(whole, i))) return true;
-    return false;
+        return json_boolean(memmem(json_string_value(whole), json_string_length(whole),
+                                   json_string_value(item), json_string_length(item)) != NULL);
+    if (json_is_object(whole) && !json_is_array(item) &&
+        (!json_is_object(item) || item == run->undefined))
+        return json_boolean(json_is_string(item) &&
+                            json_object_get(whole, json_string_value(item)) != NULL);
+    if (!json_is_array(whole))
+        return ls_t_fail(run, "the chat template looks for a value in what cannot hold it");
+    for (size_t i = 0; i < json_array_size(whole); i++)
+        if (same(run, item, json_array_get(whole, i))) return json_true();
+    return json_false();
 }
 
 static json_t *compare(ls_t_run *run, const char *sign, const json_t *a, const json_t *b) {
     int order;
     if (is_number(a) && is_number(b))
-        order = number_of(a) < number_of(b) ? -1 : number_of(a) > number_of(b);
+        order = order_of(a, b);
     else if (json_is_string(a) && json_is_string(b))
         order = strcmp(json_string_value(a), json_string_value(b));
     else
@@ -172,14 +196,15 @@ json_t *ls_t_operate(ls_t_run *run, const char *sign, const json_t *a, const jso
     if (whole ? !ls_t_weigh(run, a, NULL) || !ls_t_weigh(run, b, NULL)
               : !ls_t_spend(run, extent(a) + extent(b)))
         return json_incref(run->undefined);
-    if (strcmp(sign, "in") == 0) return json_boolean(contains(run, a, b));
+    if (strcmp(sign, "in") == 0) return contains(run, a, b);
     if (strcmp(sign, "==") == 0) return json_boolean(same(run, a, b));
     if (strcmp(sign, "!=") == 0) return json_boolean(!same(run, a, b));
     if (sign[0] == '<' || sign[0] == '>') return compare(run, sign, a, b);
-    if (sign[0] == '~') return join(run, a, b);
-    if (is_number(a) && is_number(b)) return calculate(run, sign[0], number_of(a), number_of(b));
+    if (sign[0] == '~') return ls_t_join(run, a, b);
+    if (is_whole(a) && is_whole(b)) return calculate(run, sign[0], number_of(a), number_of(b));
     if (sign[0] == '+') return add(run, a, b);
-    return ls_t_fail(run, "the chat template has %s between values that are no numbers", sign);
+    return ls_t_fail(run, "the chat template has %s between values that are no whole numbers",
+                     sign);
 }
 
 /* ---- members ---- */
@@ -220,7 +245,7 @@ json_t *ls_t_slice(ls_t_run *run, const json_t *whole, const json_t *const bound
         for (int64_t i = 0; i < size; i++)
             if ((unsigned char)json_string_value(whole)[i] > 127)
                 return ls_t_fail(run, "the chat template slices a text that is not ASCII");
-        return make_text(run, json_string_value(whole) + ls_min(from, size),
+        return ls_t_text(run, json_string_value(whole) + ls_min(from, size),
                          (size_t)ls_max(to - from, 0));
     }
     json_t *list = json_array();
@@ -229,228 +254,30 @@ json_t *ls_t_slice(ls_t_run *run, const json_t *whole, const json_t *const bound
     return ls_t_made(run, list);
 }
 
-/* ---- methods and filters ---- */
-
-typedef json_t *(*method_fn)(ls_t_run *run, json_t *const *argument, size_t count);
-
-static json_t *strip(ls_t_run *run, const json_t *value, bool left, bool right) {
-    const char *bytes = json_string_value(value);
-    size_t from = 0, to = json_string_length(value);
-    if (bytes == NULL) return ls_t_fail(run, "the chat template trims what is no text");
-    while (left && from < to && isspace((unsigned char)bytes[from])) from++;
-    while (right && to > from && isspace((unsigned char)bytes[to - 1])) to--;
-    return make_text(run, bytes + from, to - from);
-}
-
-static json_t *trim(ls_t_run *run, json_t *const *argument, size_t count) {
-    if (count != 1) return ls_t_fail(run, "the chat template trims certain characters");
-    return strip(run, argument[0], true, true);
-}
-static json_t *trim_left(ls_t_run *run, json_t *const *argument, size_t count) {
-    if (count != 1) return ls_t_fail(run, "the chat template trims certain characters");
-    return strip(run, argument[0], true, false);
-}
-static json_t *trim_right(ls_t_run *run, json_t *const *argument, size_t count) {
-    if (count != 1) return ls_t_fail(run, "the chat template trims certain characters");
-    return strip(run, argument[0], false, true);
-}
-
-static json_t *change_case(ls_t_run *run, const json_t *value, int (*to)(int), bool first) {
-    ls_text text = {0};
-    ls_t_print(run, value, &text);
-    for (size_t i = 0; i < text.length; i++) {
-        const int c = (unsigned char)text.bytes[i];
-        if (c > 127) {
-            ls_text_clear(run->ctx, &text);
-            return ls_t_fail(run, "the chat template changes the case of a text beyond ASCII");
-        }
-        text.bytes[i] = (char)(first && i > 0 ? tolower(c) : to(c));
+static void add_characters(json_t *list, const json_t *value) {
+    const char *at = json_string_value(value), *end = at + json_string_length(value);
+    while (at < end) {
+        utf8proc_int32_t letter;
+        const utf8proc_ssize_t bytes =
+            ls_max(1, utf8proc_iterate((const utf8proc_uint8_t *)at, end - at, &letter));
+        json_array_append_new(list, json_stringn(at, (size_t)bytes));
+        at += bytes;
     }
-    json_t *made_text = make_text(run, text.bytes, text.length);
-    ls_text_clear(run->ctx, &text);
-    return made_text;
-}
-static json_t *upper(ls_t_run *run, json_t *const *argument, size_t count) {
-    (void)count;
-    return change_case(run, argument[0], toupper, false);
-}
-static json_t *lower(ls_t_run *run, json_t *const *argument, size_t count) {
-    (void)count;
-    return change_case(run, argument[0], tolower, false);
-}
-static json_t *capitalize(ls_t_run *run, json_t *const *argument, size_t count) {
-    (void)count;
-    return change_case(run, argument[0], toupper, true);
 }
 
-static json_t *length(ls_t_run *run, json_t *const *argument, size_t count) {
-    const json_t *value = argument[0];
-    (void)count;
-    if (json_is_array(value))
-        return ls_t_made(run, json_integer((json_int_t)json_array_size(value)));
-    if (json_is_object(value))
-        return ls_t_made(run, json_integer((json_int_t)json_object_size(value)));
-    if (!json_is_string(value))
-        return ls_t_fail(run, "the chat template asks for a length of none");
-    json_int_t characters = 0;
-    for (size_t i = 0; i < json_string_length(value); i++)
-        characters += ((unsigned char)json_string_value(value)[i] & 0xC0) != 0x80;
-    return ls_t_made(run, json_integer(characters));
-}
-
-static json_t *as_text(ls_t_run *run, json_t *const *argument, size_t count) {
-    (void)count;
-    return join(run, argument[0], run->undefined);
-}
-
-static json_t *end_of_list(ls_t_run *run, const json_t *list, bool last) {
-    const size_t size = json_array_size(list);
-    json_t *found = size == 0 ? run->undefined : json_array_get(list, last ? size - 1 : 0);
-    return json_incref(found);
-}
-static json_t *first_of(ls_t_run *run, json_t *const *argument, size_t count) {
-    (void)count;
-    return end_of_list(run, argument[0], false);
-}
-static json_t *last_of(ls_t_run *run, json_t *const *argument, size_t count) {
-    (void)count;
-    return end_of_list(run, argument[0], true);
-}
-
-static json_t *fallback(ls_t_run *run, json_t *const *argument, size_t count) {
-    const bool falsy = count > 2 && ls_t_true(run, argument[2]);
-    if (count < 2) return ls_t_fail(run, "the chat template has a default without a value");
-    const bool there = falsy ? ls_t_true(run, argument[0]) : argument[0] != run->undefined;
-    return json_incref(there ? argument[0] : argument[1]);
-}
-
-static json_t *begins_or_ends(ls_t_run *run, json_t *const *argument, size_t count, bool end) {
-    if (count != 2 || !json_is_string(argument[0]) || !json_is_string(argument[1]))
-        return ls_t_fail(run, "startswith and endswith need texts");
-    const size_t whole = json_string_length(argument[0]), part = json_string_length(argument[1]);
-    if (part > whole) return json_false();
-    return json_boolean(memcmp(json_string_value(argument[0]) + (end ? whole - part : 0),
-                               json_string_value(argument[1]), part) == 0);
-}
-static json_t *starts_with(ls_t_run *run, json_t *const *argument, size_t count) {
-    return begins_or_ends(run, argument, count, false);
-}
-static json_t *ends_with(ls_t_run *run, json_t *const *argument, size_t count) {
-    return begins_or_ends(run, argument, count, true);
-}
-
-/* The pieces between a separator, which go into a list or are joined by another text. */
-static json_t *cut(ls_t_run *run, json_t *const *argument, size_t count, const json_t *between) {
-    json_t *list = json_array();
-    const size_t width = count > 1 ? json_string_length(argument[1]) : 0;
-    if (!json_is_string(argument[0]) || width == 0 || list == NULL) {
-        json_decref(list);
-        return ls_t_fail(run, "split and replace need texts");
-    }
-    const char *at = json_string_value(argument[0]), *end = at + json_string_length(argument[0]);
-    const char *mark = json_string_value(argument[1]), *next;
-    while (ls_t_spend(run, 1) && (next = memmem(at, (size_t)(end - at), mark, width)) != NULL) {
-        json_array_append_new(list, json_stringn(at, (size_t)(next - at)));
-        at = next + width;
-    }
-    json_array_append_new(list, json_stringn(at, (size_t)(end - at)));
-    if (between == NULL) return list;
-    ls_text text = {0};
-    for (size_t i = 0; run->status == LS_OK && i < json_array_size(list); i++) {
-        if (i > 0) ls_t_print(run, between, &text);
-        ls_t_print(run, json_array_get(list, i), &text);
-    }
-    json_decref(list);
-    json_t *joined = make_text(run, text.bytes, text.length);
-    ls_text_clear(run->ctx, &text);
-    return joined;
-}
-static json_t *split(ls_t_run *run, json_t *const *argument, size_t count) {
-    return cut(run, argument, count, NULL);
-}
-static json_t *replace(ls_t_run *run, json_t *const *argument, size_t count) {
-    if (count != 3) return ls_t_fail(run, "replace needs two texts");
-    return cut(run, argument, count, argument[2]);
-}
-
-static json_t *get(ls_t_run *run, json_t *const *argument, size_t count) {
-    if (count < 2) return ls_t_fail(run, "get needs a name");
-    json_t *found = ls_t_get(run, argument[0], argument[1]);
-    if (found != run->undefined) return found;
-    json_decref(found);
-    return count > 2 ? json_incref(argument[2]) : json_null();
-}
-
-static json_t *items(ls_t_run *run, json_t *const *argument, size_t count) {
-    json_t *list = json_array(), *value;
+json_t *ls_t_members(ls_t_run *run, const json_t *value) {
     const char *key;
-    (void)count;
-    json_object_foreach(argument[0], key, value)
-        json_array_append_new(list, json_pack("[s, O]", key, value));
-    return ls_t_made(run, list);
-}
-
-static json_t *as_list(ls_t_run *run, json_t *const *argument, size_t count) {
-    (void)count;
-    if (!json_is_array(argument[0]))
-        return ls_t_fail(run, "the chat template makes a list of what is none");
-    return json_incref(argument[0]);
-}
-
-static json_t *as_json(ls_t_run *run, json_t *const *argument, size_t count) {
-    if (count != 1 || argument[0] == run->undefined)
-        return ls_t_fail(run, "the chat template prints JSON in a way that is not understood");
-    if (!ls_t_weigh(run, argument[0], NULL)) return json_incref(run->undefined);
-    char *text = ls_json_dump(argument[0], JSON_ENCODE_ANY);
-    json_t *value = make_text(run, text, text == NULL ? 0 : strlen(text));
-    free(text);
-    return value;
-}
-
-static const struct {
-    const char *name;
-    method_fn call;
-} methods[] = {
-    {"trim", trim},
-    {"strip", trim},
-    {"lstrip", trim_left},
-    {"rstrip", trim_right},
-    {"upper", upper},
-    {"lower", lower},
-    {"length", length},
-    {"count", length},
-    {"string", as_text},
-    {"first", first_of},
-    {"last", last_of},
-    {"default", fallback},
-    {"startswith", starts_with},
-    {"endswith", ends_with},
-    {"split", split},
-    {"replace", replace},
-    {"get", get},
-    {"items", items},
-    {"list", as_list},
-    {"tojson", as_json},
-    {"capitalize", capitalize},
-};
-enum { METHODS = sizeof methods / sizeof methods[0] };
-
-bool ls_t_knows_method(const char *name) {
-    for (size_t i = 0; i < METHODS; i++)
-        if (strcmp(methods[i].name, name) == 0) return true;
-    return false;
-}
-
-json_t *ls_t_method(ls_t_run *run, const char *name, json_t *const *argument, size_t count) {
-    size_t i = 0, steps = 0;
-    while (i < METHODS && strcmp(methods[i].name, name) != 0) i++;
-    for (size_t k = 0; k < count; k++) steps += extent(argument[k]);
-    if (!ls_t_spend(run, steps)) return json_incref(run->undefined);
-    if (argument[0] == run->undefined && strcmp(name, "default") != 0 &&
-        strcmp(name, "string") != 0 && strcmp(name, "trim") != 0)
-        return ls_t_fail(run, "the chat template has %s of what is undefined", name);
-    if (argument[0] == run->undefined && strcmp(name, "trim") == 0) return make_text(run, "", 0);
-    return methods[i].call(run, argument, count);
+    json_t *list, *unused;
+    if (json_is_array(value)) return json_incref((json_t *)(uintptr_t)value);
+    if (!json_is_string(value) && !json_is_object(value)) /* what is undefined is an empty one */
+        return ls_t_fail(run, "the chat template goes through what is no list");
+    if (!ls_t_spend(run, json_string_length(value) + json_object_size(value)))
+        return json_incref(run->undefined);
+    list = ls_t_made(run, json_array());
+    if (json_is_string(value)) add_characters(list, value);
+    json_object_foreach((json_t *)(uintptr_t)value, key, unused)
+        json_array_append_new(list, json_string(key));
+    return list;
 }
 
 /* ---- tests ---- */
