@@ -236,6 +236,8 @@ drawn.hiding = [shown("alibi")];
 document.querySelector(".legend button[data-arm=alibi]").click();
 drawn.hiding.push(shown("alibi"), shown(document.querySelector("tr[data-arm]").dataset.arm));
 drawn.rest = read().figures;
+document.querySelector(".legend button[data-arm=alibi]").click();
+drawn.again = read().figures;
 const sort = document.querySelectorAll("table thead button")[4];
 sort.click(); sort.click();
 drawn.sorted = [...sort.closest("table").tBodies[0].rows].map(r => r.dataset.arm);
@@ -824,6 +826,7 @@ def compare(study, dom):
     assert drawn["problems"] == [], drawn["problems"]
     check_figures(drawn["figures"], results, timing)
     check_figures(drawn["rest"], results, timing, hidden={"alibi"})  # without one arm, drawn by the script
+    check_figures(drawn["again"], results, timing)  # with it again, drawn by the script as well
     assert left_frame > 0, "no line left the frame"
     check_finding(drawn["finding"], results, results["arms"][0]["results"][0]["protocol"])
     check_readings(drawn, results["arms"])

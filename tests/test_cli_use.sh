@@ -94,7 +94,8 @@ refuses 2 "out=FOLDER" data tokenizer data.corpus=text.txt
 refuses 2 "stats writes nothing" data out=x data.corpus=text.txt
 
 # recipes
-refuses 3 "No such file" train nothing.yaml
+refuses 3 "the recipe nothing.yaml: No such file or directory in $scratch; paths are" train nothing.yaml
+refuses 3 "the recipe nothing.yaml: No such file or directory in $scratch; paths are" study nothing.yaml
 refuses 3 "no folder of a run" train folder
 refuses 3 "folder is a folder, where a file is wanted" study folder
 mkdir old
@@ -125,6 +126,7 @@ refuses 3 "text.txt is neither the folder" eval text.txt
 refuses 3 "name one of its runs, old/arms/ARM/seed-N" eval old
 refuses 3 "folder has no results.json: name the folder of a study" report folder
 refuses 3 "there is no folder nowhere" report nowhere
+refuses 3 "good.yaml is a file: name the folder of a study" report good.yaml
 # a prompt that does not fit is refused before it is printed
 refuses 2 "learned positions end at 48 and cannot reach .* tokens: use fewer" generate \
     "$golden/checkpoints/gpt2" prompt_file=text.txt

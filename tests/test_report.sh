@@ -88,6 +88,20 @@ code=0
 "$program" report broken >/dev/null 2>&1 || code=$?
 [ $code -eq 3 ] || fail "members of the wrong kind left with $code"
 
+# words that results have nothing for: which of them is not known, and what it was perhaps meant to be
+nothing_for() { # WORDS SAID
+    printf '# x\n\n<!-- begin %s -->\n\n<!-- end -->\n' "$1" >words.md
+    code=0
+    "$program" report study to=markdown page=words.md >/dev/null 2>said.txt || code=$?
+    [ $code -eq 3 ] && grep -q "^longshot: words.md:3: the results have nothing for \`${1#chart }\`$2$" said.txt ||
+        fail "$1 left with $code: $(cat said.txt)"
+}
+nothing_for "pll nonoverlap" "; for pll, did you mean ppl?"
+nothing_for "ppl nonoverlapp" "; for nonoverlapp, did you mean nonoverlap?"
+nothing_for "ppl winmean" "; there is no winmean"
+nothing_for "chart x.svg ppl nonoverlap alibl" "; for alibl, did you mean alibi?"
+nothing_for "accuracy slide" ""
+
 # results of hostile origin: numbers that cannot be are refused in one sentence, many arms take little time
 cat >hostile.py <<'P'
 import copy, json, os, subprocess, sys, time

@@ -256,6 +256,15 @@ bool ls_path_is_folder(const char *path) {
     return S_ISDIR(about.st_mode);
 }
 
+ls_status ls_fail_path(ls_ctx *ctx, const char *what, const char *path, int reason) {
+    char here[4096];
+    if (path[0] == '/' || reason != ENOENT || getcwd(here, sizeof here) == NULL)
+        return LS_FAIL(ctx, LS_EINPUT, "%s %s: %s", what, path, strerror(reason));
+    return LS_FAIL(ctx, LS_EINPUT,
+                   "%s %s: %s in %s; paths are those of the folder in which the command is given",
+                   what, path, strerror(reason), here);
+}
+
 static int compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }

@@ -45,6 +45,10 @@ ls_status ls_folder_remove(ls_ctx *ctx, const char *path);
 /* What cannot be looked at counts as there: who opens it learns why. */
 bool ls_path_exists(const char *path);
 bool ls_path_is_folder(const char *path);
+/* LS_EINPUT for what a user named ("the corpus") and cannot be looked at, by the number of the
+ * error: paths are those of the folder in which a command is given, and where another one was meant
+ * this says so. */
+ls_status ls_fail_path(ls_ctx *ctx, const char *what, const char *path, int reason);
 /* Sorted names (not paths) of a folder's entries, without . and .. ; free each and the array. */
 ls_status ls_folder_list(ls_ctx *ctx, const char *path, char ***names, size_t *count);
 void ls_names_free(ls_ctx *ctx, char **names, size_t count);

@@ -3,9 +3,11 @@
  * below > or |, comments. What YAML has beyond it (anchors, tags, directives, quotes and plain text
  * over several lines, keys that are not text) is refused with a sentence. Nothing here is recursive
  * beyond DEPTH_MAX. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <utf8proc.h>
 
 #include "base/file.h"
@@ -404,6 +406,8 @@ ls_status ls_settings_parse(ls_ctx *ctx, ls_settings *settings, const char *text
 
 ls_status ls_settings_read(ls_ctx *ctx, ls_settings *settings, const char *path) {
     ls_text text = {0};
+    struct stat about;
+    if (stat(path, &about) != 0) return ls_fail_path(ctx, "the recipe", path, errno);
     ls_status status = ls_file_read(ctx, path, RECIPE_BYTES, &text);
     if (status == LS_OK) status = ls_settings_parse(ctx, settings, text.bytes, text.length, path);
     ls_text_clear(ctx, &text);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "data/source.h"
@@ -135,24 +134,11 @@ fail:
     return status;
 }
 
-/* Paths of a recipe are those of the folder in which a command is given: where another one was
- * meant, this says so. */
-static ls_status fail_missing(ls_ctx *ctx, const char *path) {
-    char here[4096];
-    const int reason = errno;
-    if (path[0] == '/' || reason != ENOENT || getcwd(here, sizeof here) == NULL)
-        return LS_FAIL(ctx, LS_EINPUT, "the corpus %s: %s", path, strerror(reason));
-    return LS_FAIL(ctx, LS_EINPUT,
-                   "the corpus %s: %s in %s; paths are those of the folder in which the command is "
-                   "given",
-                   path, strerror(reason), here);
-}
-
 ls_status ls__corpus_files_find(ls_ctx *ctx, const char *path, ls_corpus_format format,
                                 ls_corpus_files *out) {
     if (strcmp(path, "default") == 0) return find_default(ctx, out);
     struct stat about;
-    if (stat(path, &about) != 0) return fail_missing(ctx, path);
+    if (stat(path, &about) != 0) return ls_fail_path(ctx, "the corpus", path, errno);
     const bool folder = S_ISDIR(about.st_mode);
     const size_t before = out->count;
     if (!folder && !S_ISREG(about.st_mode))

@@ -59,6 +59,21 @@ static const char *source_of(const document *d) {
     return d->figures != NULL ? "figures" : "results";
 }
 
+/* `sought`: of the words those that name what is to be found. */
+static ls_status fail_nothing(const document *d, int line, const char *words, const char *sought) {
+    char word[WORDS_BYTES], hint[2 * WORDS_BYTES] = "";
+    const char *nearest;
+    if (d->figures == NULL) {
+        const ls_page page = ls_page_of(d->ctx, d->files);
+        if (ls_paper_unknown(&page, sought, word, sizeof word, &nearest))
+            snprintf(hint, sizeof hint,
+                     nearest == NULL ? "; there is no %s%s" : "; for %s, did you mean %s?", word,
+                     nearest == NULL ? "" : nearest);
+    }
+    return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the %s have nothing for `%s`%s", d->path, line,
+                   source_of(d), words, hint);
+}
+
 static const char figures_word[] = "figures ";
 
 /* What stands behind the word where a part, a chart of a file or a number is of figures; or NULL. */
@@ -104,8 +119,7 @@ static ls_status put_chart(document *d, const char *at, const char *words) {
     snprintf(path, sizeof path, "%.*s%s", folder, d->path, file);
     ls_status status = LS_OK;
     if (!draw_chart(d, words + used, title, sizeof title, &drawing))
-        status = LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the %s have nothing for `%s`", d->path,
-                         line_of(d, at), source_of(d), words);
+        status = fail_nothing(d, line_of(d, at), words, words + used);
     if (status == LS_OK) status = ls_text_status(&drawing);
     if (status == LS_OK && d->write)
         status = ls_file_write(d->ctx, path, drawing.bytes, drawing.length);
@@ -142,10 +156,7 @@ static ls_status put_part(document *d, const char *at, const char *words) {
     if (names_figures(d, words, &part)) return put_figures(d, at, part);
     const ls_page page = ls_page_of(d->ctx, d->files);
     ls_paper paper = {.page = &page, .out = &d->out};
-    if (!ls_paper_part(&paper, words))
-        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the results have nothing for `%s`", d->path,
-                       line_of(d, at), words);
-    return LS_OK;
+    return ls_paper_part(&paper, words) ? LS_OK : fail_nothing(d, line_of(d, at), words, words);
 }
 
 /* ---- numbers in sentences ---- */
@@ -229,9 +240,7 @@ static ls_status check_number(const document *d, const number *n) {
     if (strcmp(words, "published") == 0 || is_others(d, words)) return LS_OK;
     names_figures(d, words, &place);
     const double value = value_of(d, place);
-    if (!isfinite(value))
-        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the %s have nothing for `%s`", d->path,
-                       line_of(d, n->begin), source_of(d), words);
+    if (!isfinite(value)) return fail_nothing(d, line_of(d, n->begin), words, words);
     snprintf(wanted, sizeof wanted, n->sign ? "%+.*f" : "%.*f", n->decimals, value);
     if (strcmp(wanted, n->text) != 0)
         return LS_FAIL(d->ctx, LS_EBAR, "%s:%d: it says %s, the %s %s (%s)", d->path,

@@ -101,6 +101,11 @@ double ls_paper_of_seed(const json_t *row, const char *list, const char *key, do
  * N]", "suite NAME ARM [LENGTH]", "against ...", "tau ...", "resolution ARM LENGTH", "parameters
  * ARM". In the units of the tables. NAN: there is none. */
 double ls_paper_lookup(const ls_page *page, const char *words);
+/* For words that nothing is found by: the first that is no measure, protocol, suite or arm of these
+ * results, and in *nearest the one that it was perhaps meant to be, or NULL. Both lie in the memory
+ * of the results or are constants but for the word, which is copied. False: all are known. */
+bool ls_paper_unknown(const ls_page *page, const char *words, char *word, size_t bytes,
+                      const char **nearest);
 /* "SUITE PROTOCOL LENGTH ARM ARM ARM ..." or "SUITE/TASK ...": the tau of that table. */
 double ls_paper_tau(const ls_page *page, const char *words);
 

@@ -1,8 +1,10 @@
 /* Which numbers of a study go into which table for a paper, and where a sentence finds them. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/option.h"
 #include "report/paper.h"
 
 enum { NAME_BYTES = 128, CAPTION_BYTES = 512, COLUMNS_MAX = LS_PAGE_LENGTHS_MAX + 4 };
@@ -449,4 +451,75 @@ double ls_paper_lookup(const ls_page *page, const char *words) {
         if (strcmp(kind, of_arm[i]) == 0 && sscanf(words, "%*s %127s %1s", a, rest) == 1)
             return ls_member_real(ls_paper_arm(page, a), kind);
     return ls_paper_resolution(page, words);
+}
+
+/* ---- words that are not known ---- */
+
+/* What words may begin with, and say, beside the names that results have. */
+static const char *const plain_words[] = {"suite",
+                                          "tau",
+                                          "against",
+                                          "about",
+                                          "cost",
+                                          "resolution",
+                                          "oscillation",
+                                          "expected-oscillation",
+                                          "scores",
+                                          "expected",
+                                          "heat",
+                                          "layer",
+                                          "layers",
+                                          "seed",
+                                          "seeds",
+                                          "parameters",
+                                          "band-resolution",
+                                          "band-oscillation",
+                                          "tokens_trained",
+                                          "validation_loss"};
+enum { PLAIN_WORDS = sizeof plain_words / sizeof *plain_words };
+
+typedef struct known_words {
+    const ls_page *page;
+    ls_page_protocols protocols;
+    const char *suites[LS_PAGE_SUITES_MAX];
+    size_t suite_count;
+} known_words;
+
+static const char *known_word(const void *list, size_t index) {
+    const known_words *k = list;
+    if (index < PLAIN_WORDS) return plain_words[index];
+    index -= PLAIN_WORDS;
+    if (index < MEASURES) return measures[index].key;
+    index -= MEASURES;
+    if (index < k->protocols.count) return k->protocols.name[index];
+    index -= k->protocols.count;
+    if (index < k->suite_count) return k->suites[index];
+    index -= k->suite_count;
+    return index < k->page->count ? ls_member_text(json_array_get(k->page->arms, index), "name")
+                                  : NULL;
+}
+
+bool ls_paper_unknown(const ls_page *page, const char *words, char *word, size_t bytes,
+                      const char **nearest) {
+    known_words known = {.page = page, .protocols = ls_page_list_protocols(page)};
+    known.suite_count = ls_page_list_suites(page, known.suites);
+    while (*(words += strspn(words, " ")) != '\0') {
+        const size_t length = strcspn(words, " ");
+        const char *name;
+        char *end;
+        bool found = length == 1 && strchr("-/", *words) != NULL; /* of two numbers */
+        found |= (strtod(words, &end), end == words + length);
+        /* SUITE/TASK, and a measure's half interval */
+        snprintf(word, bytes, "%.*s", (int)length, words);
+        word[strcspn(word, "/")] = '\0';
+        const char *bare = strncmp(word, "band-", 5) == 0 ? word + 5 : word;
+        for (size_t i = 0; !found && (name = known_word(&known, i)) != NULL; i++)
+            found = strcmp(name, word) == 0 || strcmp(name, bare) == 0;
+        if (!found) {
+            *nearest = ls_name_nearest(word, known_word, &known);
+            return true;
+        }
+        words += length;
+    }
+    return false;
 }

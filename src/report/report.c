@@ -253,6 +253,8 @@ static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out
         return LS_FAIL(ctx, LS_EINPUT,
                        ls_path_is_folder(folder)
                            ? "%s has no results.json: name the folder of a study or of a suite"
+                       : ls_path_exists(folder)
+                           ? "%s is a file: name the folder of a study or of a suite"
                            : "there is no folder %s: name that of a study or of a suite",
                        folder);
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->results));

@@ -4,6 +4,7 @@
  * never meets what an earlier one left running. */
 #include <errno.h>
 #include <inttypes.h>
+#include <omp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -540,6 +541,17 @@ static ls_status conclude(runner *r) {
     return LS_OK;
 }
 
+/* Jobs that are more than there is room for take each other's time. */
+static void say_crowd(const ls_study *study) {
+    const int64_t processors = omp_get_num_procs(), threads = study->keys.jobs * study->threads;
+    const bool here = study->keys.launch == LS_LAUNCH_HERE && study->from.ranks <= 1;
+    if (here && threads > processors && strcmp(study->from.device, "cpu") == 0)
+        ls_say(study->ctx,
+               "%" PRId64 " threads at once on %" PRId64 " processors: they wait for one another; "
+               "jobs= and threads= say how many there are",
+               threads, processors);
+}
+
 ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     runner r = {.study = study, .hooks = hooks, .ctx = study->ctx, .lock = -1};
     r.ranks = hooks->ranks != NULL && hooks->ranks->size > 1 ? hooks->ranks : NULL;
@@ -556,6 +568,7 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     ls_say(r.ctx, "%s: %zu of %zu jobs to do, %" PRId64 " at once with %" PRId64 " thread%s each",
            study->keys.out, r.count - r.done, r.count, study->keys.jobs, study->threads,
            study->threads == 1 ? "" : "s");
+    say_crowd(study);
     LS_TRY_GOTO(ls_study_compare_data(study));
     if (r.done < r.count) LS_TRY_GOTO(publish(&r)); /* a page from the first second */
     status = run_jobs(&r);
