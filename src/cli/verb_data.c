@@ -93,7 +93,7 @@ const ls_verb ls_verb_data = {
         "names held-out documents that training has too. prepare writes\n"
         "the token files to out= (use them again with cache=). tokenizer learns a byte-pair\n"
         "tokenizer of data.vocabulary ids from the training side and writes it to out=. get makes a\n"
-        "corpus of a Debian package, by the system's own client: perl, vim, git, python, elisp\n"
+        "corpus of a package, by the system's own client: perl, vim, git, python, elisp, enwik8\n"
         "(docs/data.md).\n",
     .sections = sections,
     .run = run,

