@@ -14,7 +14,7 @@ set(ISA_FLAGS_base "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND KERNEL_ISAS avx2 avx512)
   set(ISA_FLAGS_avx2 -march=x86-64-v3)
-  set(ISA_FLAGS_avx512 -march=x86-64-v4 -mavx512bf16 -mavx512vnni -mavx512vbmi -mamx-tile -mamx-bf16 -mprefer-vector-width=512)
+  set(ISA_FLAGS_avx512 -march=x86-64-v4 -mprefer-vector-width=512) # AMX and bf16: LS_WITH_AMX
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64") # base has NEON; what is newer is asked for at run time
   foreach(name gemm_bfmmla matrix_unit)

@@ -736,6 +736,10 @@ static void bits_stay(void **state) {
         {"bits", 2, 3, 900, 4, 2, 32, 32, .segments = 1, .with = BOTH_WAYS},
         {"bits", 1, 200, 200, 3, 1, 32, 32, .segments = 1, .with = 0},
         {"bits", 2, 130, 130, 3, 1, 32, 32, .segments = 1, .with = LISTED | BOTH_WAYS},
+        /* so long that one thread takes several tiles of queries together */
+        {"bits", 2, 520, 520, 4, 2, 32, 32, .segments = 2, .with = SHARED, .window = 100,
+         .sinks = 2},
+        {"bits", 2, 520, 520, 4, 2, 32, 32, .segments = 1, .with = LISTED | BOTH_WAYS},
     };
     (void)state;
     if (test_is_brief()) {

@@ -56,7 +56,8 @@ static bool machine_runs(const copy *c) {
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (strcmp(c->isa, "avx512") == 0)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512dq");
 #endif
     (void)c;
     return true;
@@ -405,6 +406,13 @@ static void test_not_finite(void **state) {
         }
 }
 
+/* A processor takes the copy for its vectors, also without bf16 instructions and AMX. */
+static void test_copies(void **state) {
+    (void)state;
+    for (int i = 0; i < COPIES; i++)
+        assert_int_equal(ls_kernel_isa(copies[i].isa) != NULL, machine_runs(&copies[i]));
+}
+
 static void test_names(void **state) {
     (void)state;
     for (int i = 0; i < COPIES; i++)
@@ -428,6 +436,7 @@ int main(void) {
         cmocka_unit_test(test_smaller_need_no_more),
         cmocka_unit_test(test_f32_accuracy),
         cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_copies),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -201,8 +201,8 @@ DEFINE_PACK(pack_b3, 3, true)
     } while (0)
 
 /* Small products first; each differs from the one before in one operand only, to load less. */
-static inline void multiply_tiles(int planes, int64_t k, const char *a, const char *b,
-                                  float *tile) {
+LS_WITH_AMX static inline void multiply_tiles(int planes, int64_t k, const char *a, const char *b,
+                                              float *tile) {
     enum { HIGH, MIDDLE, LOW };
     _tile_zero(0);
     _tile_zero(1);
@@ -235,10 +235,10 @@ static inline void multiply_tiles(int planes, int64_t k, const char *a, const ch
     _tile_stored(3, tile + TILE * PANEL + TILE, PANEL * sizeof(float));
 }
 
-static void multiply_amx1(int64_t k, const void *a, const void *b, float *tile) {
+LS_WITH_AMX static void multiply_amx1(int64_t k, const void *a, const void *b, float *tile) {
     multiply_tiles(1, k, a, b, tile);
 }
-static void multiply_amx3(int64_t k, const void *a, const void *b, float *tile) {
+LS_WITH_AMX static void multiply_amx3(int64_t k, const void *a, const void *b, float *tile) {
     multiply_tiles(3, k, a, b, tile);
 }
 

@@ -114,8 +114,8 @@ size_t ls_gemm_blocked_workspace(const ls_gemm_kernel *kernel, const ls_gemm *g,
     return most + sums_bytes;
 }
 
-static inline void finish_row(const float *tile, const float *sums_in, const float *bias, bool add,
-                              void *c, ls_dtype type, int64_t count) {
+LS_INLINE void finish_row(const float *tile, const float *sums_in, const float *bias, bool add,
+                          void *c, ls_dtype type, int64_t count) {
     int64_t j = 0;
     for (; j + LS_LANES <= count; j += LS_LANES) {
         ls_vec value = ls_load(tile + j, LS_F32, 0);
@@ -186,8 +186,12 @@ static void finish_tile(const product *p, const float *tile, const finish *f, in
             finish_row(tile + i * width, sums_in, NULL, false, f->sums_out + kept, LS_F32, columns);
         else if (g->c_type == LS_BF16)
             finish_row(tile + i * width, sums_in, bias, f->add, to, LS_BF16, columns);
-        else
+        else if (bias)
             finish_row(tile + i * width, NULL, bias, f->add, to, LS_F32, columns);
+        else if (f->add)
+            finish_row(tile + i * width, NULL, NULL, true, to, LS_F32, columns);
+        else
+            finish_row(tile + i * width, NULL, NULL, false, to, LS_F32, columns);
     }
     for (int64_t i = 0; stream && i < rows; i++)
         write_lines((char *)g->c + (size_t)((row + i) * g->c_stride + column) * size,

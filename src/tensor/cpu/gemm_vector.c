@@ -4,6 +4,9 @@
 
 #if defined(__AVX512F__)
 enum { ROWS = 14, VECTORS = 2 }; /* 28 sums, 2 of B and a broadcast in 32 registers */
+/* The second cache, where panels lie, follows by itself too late for this many sums at once, and no
+ * hardware follows steps from row to row. It is small: a block of B is narrow. */
+enum { AHEAD = 16, COLUMN_BLOCK = 768 };
 #elif defined(__AVX2__)
 enum { ROWS = 6, VECTORS = 2 }; /* 12 sums, 2 of B and a broadcast in 16 registers */
 #elif defined(__ARM_NEON)
@@ -14,15 +17,19 @@ enum {
 #else
 enum { ROWS = 4, VECTORS = 2 };
 #endif
+#if !defined(__AVX512F__)
+enum { AHEAD = 0, COLUMN_BLOCK = 1536 };
+#endif
 enum { COLUMNS = VECTORS * LS_LANES };
 
 typedef float quad __attribute__((vector_size(16)));
-enum { TURN = 4 };
+enum { TURN = 4, PIECE = 32 };
 
-/* to[j][i] = from[i][j] of TURN x TURN floats. */
-static inline void turn(const char *from, int64_t stride, float *to, int width) {
+/* to[j][i] = from[i][j] of `rows` x TURN floats, at most TURN rows. */
+LS_INLINE void turn(const char *from, int64_t stride, int rows, float *to, int width) {
     quad a[TURN];
-    for (int i = 0; i < TURN; i++) memcpy(&a[i], from + i * stride, sizeof a[i]);
+    for (int i = 0; i < TURN; i++)
+        memcpy(&a[i], from + (i < rows ? i : rows - 1) * stride, sizeof a[i]);
     const quad low01 = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);
     const quad high01 = __builtin_shufflevector(a[0], a[1], 2, 6, 3, 7);
     const quad low23 = __builtin_shufflevector(a[2], a[3], 0, 4, 1, 5);
@@ -31,22 +38,25 @@ static inline void turn(const char *from, int64_t stride, float *to, int width) 
     a[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
     a[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
     a[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
-    for (int i = 0; i < TURN; i++) memcpy(to + i * width, &a[i], sizeof a[i]);
+    for (int i = 0; i < TURN; i++)
+        memcpy(to + i * width, &a[i], (size_t)(rows < TURN ? rows : TURN) * sizeof(float));
 }
 
 /* A whole panel of f32 that lies along k, in blocks; returns up to which k. */
-static inline int64_t turn_panel(const char *from, int64_t stride, int64_t k_count,
-                                 float *restrict panel, int width) {
+LS_INLINE int64_t turn_panel(const char *from, int64_t stride, int64_t k_count,
+                             float *restrict panel, int width) {
     int64_t j = 0;
-    for (; width % TURN == 0 && j + TURN <= k_count; j += TURN)
+    for (; j + TURN <= k_count; j += TURN) {
+        LS_GEMM_UNROLL
         for (int i = 0; i < width; i += TURN)
-            turn(from + i * stride + j * (int64_t)sizeof(float), stride, panel + j * width + i,
-                 width);
+            turn(from + i * stride + j * (int64_t)sizeof(float), stride, width - i,
+                 panel + j * width + i, width);
+    }
     return j;
 }
 
-static inline void pack_panel(const ls_gemm_operand *x, int64_t first, int64_t k, int64_t k_count,
-                              float *restrict panel, int width, ls_dtype type) {
+LS_INLINE void pack_panel(const ls_gemm_operand *x, int64_t first, int64_t k, int64_t k_count,
+                          float *restrict panel, int width, ls_dtype type) {
     int64_t count = ls_gemm_least(width, x->count - first);
     size_t size = ls_dtype_size(type);
     if (count < width) memset(panel, 0, (size_t)(k_count * width) * sizeof(float));
@@ -65,6 +75,10 @@ static inline void pack_panel(const ls_gemm_operand *x, int64_t first, int64_t k
     for (int64_t j = 0; j < k_count; j++) {
         const char *from = x->data + (k + j) * x->stride + first * (int64_t)size;
         float *to = panel + j * width;
+        if (AHEAD > 0) {
+            __builtin_prefetch(from + PIECE * x->stride);
+            __builtin_prefetch(from + PIECE * x->stride + (width - 1) * (int64_t)size);
+        }
         if (count == width)
             for (int i = 0; i < width; i++) to[i] = ls_gemm_element(type, from, i);
         else
@@ -74,9 +88,9 @@ static inline void pack_panel(const ls_gemm_operand *x, int64_t first, int64_t k
 
 /* [panel][k]. Where the operand lies across k, few rows of all panels are done before the next:
  * to come back to a page later costs more than the packing. */
-static inline void pack(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_t k,
-                        int64_t k_count, float *packed, int width, ls_dtype type) {
-    int64_t piece = x->along_k ? k_count : 32;
+LS_INLINE void pack(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_t k,
+                    int64_t k_count, float *packed, int width, ls_dtype type) {
+    int64_t piece = x->along_k ? k_count : PIECE;
     for (int64_t done = 0; done < k_count; done += piece)
         for (int64_t i = 0; i < panels; i++)
             pack_panel(x, first + i * width, k + done, ls_gemm_least(piece, k_count - done),
@@ -128,6 +142,12 @@ static void multiply(int64_t k, const void *panel_a, const void *panel_b, float 
     ls_vec sum[ROWS][VECTORS] = {{{0}}};
     for (int64_t j = 0; j < k; j++) {
         ls_vec row[VECTORS];
+        if (AHEAD > 0) {
+            __builtin_prefetch(a + (j + AHEAD) * ROWS);
+            LS_GEMM_UNROLL
+            for (int v = 0; v < VECTORS; v++)
+                __builtin_prefetch(b + (j + AHEAD) * COLUMNS + v * LS_LANES);
+        }
         LS_GEMM_UNROLL
         for (int v = 0; v < VECTORS; v++)
             row[v] = ls_load(b + j * COLUMNS + v * LS_LANES, LS_F32, 0);
@@ -147,7 +167,7 @@ const ls_gemm_kernel ls_gemm_vector = {
     .columns = COLUMNS,
     .k_step = 1,
     .k_block = 768,
-    .column_block = 1536,
+    .column_block = COLUMN_BLOCK,
     .element_bytes = sizeof(float),
     .pack_a = pack_a,
     .pack_b = pack_b,

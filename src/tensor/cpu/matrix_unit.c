@@ -14,7 +14,7 @@ static pthread_once_t asked = PTHREAD_ONCE_INIT;
 static void ask(void) {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* arch_prctl: see Linux' xstate docs */
     unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !__builtin_cpu_supports("avx512bf16")) return;
     bool bf16_tiles = d >> 22 & 1, tiles = d >> 24 & 1;
     usable = bf16_tiles && tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
@@ -24,7 +24,7 @@ bool ls_unit_usable(void) {
     return usable;
 }
 
-void ls_unit_begin(void) {
+LS_WITH_AMX void ls_unit_begin(void) {
     /* static: compilers believe that only its first bytes are read, and drop the others' stores */
     static const struct {
         uint8_t palette, start, unused[14];
@@ -36,13 +36,14 @@ void ls_unit_begin(void) {
     _tile_loadconfig(&shape);
 }
 
-void ls_unit_end(void) {
+LS_WITH_AMX void ls_unit_end(void) {
     _tile_release();
 }
 
 /* 32 or 16 rows x 32 lanes of c: tiles 0 to 3; a in 4 and 5, b in 6 and 7. */
-static void product_32(int64_t depth, const ls_bf16 *a, int64_t a_stride, const float *b,
-                       int64_t b_stride, float *c, int64_t c_stride, bool add) {
+LS_WITH_AMX static void product_32(int64_t depth, const ls_bf16 *a, int64_t a_stride,
+                                   const float *b, int64_t b_stride, float *c, int64_t c_stride,
+                                   bool add) {
     const int64_t c_bytes = c_stride * 4, a_bytes = a_stride * 2, b_bytes = b_stride * 4;
     float *lower = c + 16 * c_stride;
     if (add) {
@@ -73,8 +74,9 @@ static void product_32(int64_t depth, const ls_bf16 *a, int64_t a_stride, const 
     _tile_stored(3, lower + 16, c_bytes);
 }
 
-static void product_16(int64_t depth, const ls_bf16 *a, int64_t a_stride, const float *b,
-                       int64_t b_stride, float *c, int64_t c_stride, bool add) {
+LS_WITH_AMX static void product_16(int64_t depth, const ls_bf16 *a, int64_t a_stride,
+                                   const float *b, int64_t b_stride, float *c, int64_t c_stride,
+                                   bool add) {
     const int64_t c_bytes = c_stride * 4, a_bytes = a_stride * 2, b_bytes = b_stride * 4;
     if (add) {
         _tile_loadd(0, c, c_bytes);

@@ -7,6 +7,14 @@
 
 #include "tensor/engine/kernel.h"
 
+/* The copy for AVX-512 serves processors without AMX too: what uses AMX, or the conversions to bf16
+ * that come with it, is compiled for it function by function. */
+#if LS_ISA_avx512
+#define LS_WITH_AMX __attribute__((target("avx512bf16,amx-tile,amx-bf16")))
+#else
+#define LS_WITH_AMX
+#endif
+
 #define ls_unit_usable LS_ISA_SYMBOL(ls__unit_usable)
 #define ls_unit_begin LS_ISA_SYMBOL(ls__unit_begin)
 #define ls_unit_end LS_ISA_SYMBOL(ls__unit_end)

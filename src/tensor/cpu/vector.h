@@ -93,12 +93,7 @@ LS_INLINE ls_vec ls_load(const void *data, ls_dtype type, int64_t at) {
 
 LS_INLINE void ls_store(void *data, ls_dtype type, int64_t at, ls_vec value) {
     if (type == LS_BF16) {
-#if defined(LS_ISA_avx512) /* one instruction; it takes subnormals for zero */
-        __m256bh half = _mm512_cvtneps_pbh((__m512)value);
-        memcpy((ls_bf16 *)data + at, &half, sizeof half);
-#else
         ls_narrow((ls_bf16 *)data + at, value);
-#endif
     } else {
         memcpy((float *)data + at, &value, sizeof value);
     }

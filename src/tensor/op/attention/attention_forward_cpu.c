@@ -6,16 +6,19 @@
 #include "tensor/cpu/matrix_unit.h"
 #include "tensor/op/attention/attention_pairs_cpu.h"
 
-/* What one thread works in. */
+/* What one thread works in, for one of the tiles of queries that it has together. */
 typedef struct thread_space {
+    /* a tile's own; the rest is shared by all of the thread */
     float *transposed, *relative_transposed; /* [padded K][QUERIES] */
-    float *rows;                             /* [KEYS][the wider of padded K and V] */
-    float *decay;                            /* [KEYS][padded K] */
+    float *out;                              /* [padded V][QUERIES] */
+    float *q_pairs;                          /* for AMX: pairs of the queries' elements */
+
+    float *rows;  /* [KEYS][the wider of padded K and V] */
+    float *decay; /* [KEYS][padded K] */
     float *band, *meet;
-    float *s;   /* [KEYS][QUERIES] */
-    float *out; /* [padded V][QUERIES] */
-    /* for AMX: pairs of the queries' elements, of the weights' rows; rows rounded to bf16 */
-    float *q_pairs, *weight_pairs;
+    float *s; /* [KEYS][QUERIES] */
+    /* for AMX: pairs of the weights' rows; rows rounded to bf16 */
+    float *weight_pairs;
     ls_bf16 *halves;
 } thread_space;
 
@@ -48,33 +51,36 @@ typedef struct running {
 } running;
 
 /* Lays a thread's part out from `from` on; returns its bytes. */
-static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to) {
+static size_t lay_out(const ls_attention_job *job, char *base, thread_space to[TOGETHER]) {
     int64_t k = padded(job->K), v = padded(job->V);
     bool relative = false, decays = false;
     for (int s = 0; s < job->sets; s++) {
         relative |= job->set[s].relative.data != NULL;
         decays |= job->set[s].about->set.xpos.pairs > 0;
     }
+    const bool unit = with_unit(job);
     space from = {.base = base};
-    to->transposed = space_take(&from, k * QUERIES);
-    to->relative_transposed = space_take(&from, relative ? k * QUERIES : 0);
     to->rows = space_take(&from, KEYS * ls_max(k, v));
     to->decay = space_take(&from, decays ? KEYS * k : 0);
     to->band = space_take(&from, relative ? BAND * k : 0);
     to->meet = space_take(&from, relative ? BAND * QUERIES : 0);
     to->s = space_take(&from, KEYS * QUERIES);
-    to->out = space_take(&from, v * QUERIES);
-    bool unit = with_unit(job);
-    to->q_pairs = space_take(&from, unit ? k / 2 * QUERIES : 0);
     to->weight_pairs = space_take(&from, unit ? KEYS / 2 * QUERIES : 0);
     to->halves = (ls_bf16 *)(void *)space_take(&from, unit ? KEYS * ls_max(k, v) / 2 : 0);
+    for (int i = 0; i < TOGETHER; i++) {
+        to[i] = to[0];
+        to[i].transposed = space_take(&from, k * QUERIES);
+        to[i].relative_transposed = space_take(&from, relative ? k * QUERIES : 0);
+        to[i].out = space_take(&from, v * QUERIES);
+        to[i].q_pairs = space_take(&from, unit ? k / 2 * QUERIES : 0);
+    }
     return from.used;
 }
 
 size_t ls_attention_tiled_workspace(const ls_attention_job *job, int threads) {
-    thread_space each;
+    thread_space each[TOGETHER];
     transposed_values values;
-    return lay_out(job, NULL, &each) * (size_t)threads + lay_out_values(job, NULL, &values);
+    return lay_out(job, NULL, each) * (size_t)threads + lay_out_values(job, NULL, &values);
 }
 
 /* s becomes the weights, relative to the running maximum; what was summed before shrinks by
@@ -139,7 +145,7 @@ static void meet(const query_tile *queries, key_tile keys, const thread_space *s
     if (weigh(keys.count, queries->lanes, scratch->s, run, shrink))
         shrink_output(job, queries->lanes, shrink, scratch->out);
     float_rows v = ls_tile_keys(queries, &set->v, &keys, keys.count, job->V, scratch->rows);
-    if (set->v.type == LS_F32) tile_fetch_ahead(v, job->V);
+    if (set->v.type == LS_F32 && keys.first) tile_fetch_ahead(v, job->V);
     ls_tile_product(job->V, queries->lanes, keys.count, v.at, 1, v.stride, scratch->s, QUERIES,
                     scratch->out, QUERIES, true);
 }
@@ -233,74 +239,128 @@ static void finish(const ls_attention_job *job, const query_tile *queries,
                   (float_rows){scratch->rows, wide}, 1);
 }
 
-static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t row,
-                   const thread_space *scratch, const transposed_values *values) {
-    running run = {.sum = {0}};
-    query_tile queries = {.relative_transposed = scratch->relative_transposed};
-    /* keys are taken from whole steps of the products on */
-    const int64_t step = values->unit ? 32 : 1;
-    for (int r = 0; r < QUERIES; r++) run.most[r] = -INFINITY;
-    memset(scratch->out, 0, (size_t)(padded(job->V) * QUERIES) * sizeof(float));
-    for (int s = 0; s < job->sets; s++) {
-        const ls_key_set_run *set = &job->set[s];
-        const ls_tile_rule *rule = &set->about->rule;
-        ls_tile_run runs[LS_TILE_RUNS_MAX];
-        queries.transposed =
-            values->unit && set->about->set.xpos.pairs == 0 ? NULL : scratch->transposed;
-        ls_tile_queries(&queries, job, set, b, h, row, values->unit ? 1 : score_factor(job),
-                        scratch->rows);
-        if (values->unit) pair_queries(&queries, scratch);
-        tile_clear_absent(&queries, scratch->s); /* what becomes of them is never read */
-        ls_interval any = ls_interval_cut(ls_keys_any(rule, queries.positions), set->held);
-        int count = ls_tile_runs_of_queries(rule, queries.positions, set->held, runs);
-        for (int i = 0; i < count; i++)
-            for (int64_t t = tile_next_keys(&queries, runs[i].first); t < runs[i].end;
-                 t = tile_next_keys(&queries, t + 1)) {
-                /* of the outermost tiles only the keys that some query admits */
-                int64_t first = ls_max(t * KEYS, any.first - set->held.first) / step * step;
-                int64_t end = ls_min((t + 1) * KEYS, any.end - set->held.first);
-                key_tile keys = {.row = first,
-                                 .count = end - first,
-                                 .full = runs[i].full,
-                                 .band = scratch->band,
-                                 .meet = scratch->meet};
-                if (values->unit) {
-                    int64_t g = h / (job->H / job->G);
-                    int64_t tile = (b * job->G + g) * key_tiles(set) + t;
-                    meet_unit(&queries, keys,
-                              values->of[s] + tile * padded(job->V) * KEYS + first % KEYS, scratch,
-                              &run);
-                } else {
-                    meet(&queries, keys, scratch, &run);
-                }
-            }
+/* A tile of queries on its way through the keys of a set. */
+typedef struct walk {
+    query_tile queries;
+    running run;
+    ls_interval any; /* keys that some query admits */
+    ls_tile_run runs[LS_TILE_RUNS_MAX];
+    int count, at;
+    int64_t t; /* of runs[at], the next tile of keys; or INT64_MAX: there is none */
+} walk;
+
+/* On to the first tile of keys from number t of run `at` on. */
+static void walk_to(walk *w, int64_t t) {
+    while (w->at < w->count) {
+        w->t = tile_next_keys(&w->queries, t);
+        if (w->t < w->runs[w->at].end) return;
+        if (++w->at < w->count) t = w->runs[w->at].first;
     }
-    finish(job, &queries, scratch, &run);
+    w->t = INT64_MAX;
+}
+
+static void walk_begin(walk *w, const ls_attention_job *job, int s, int64_t b, int64_t h,
+                       int64_t row, const thread_space *scratch, bool unit) {
+    const ls_key_set_run *set = &job->set[s];
+    const ls_tile_rule *rule = &set->about->rule;
+    w->queries.relative_transposed = scratch->relative_transposed;
+    w->queries.transposed = unit && set->about->set.xpos.pairs == 0 ? NULL : scratch->transposed;
+    ls_tile_queries(&w->queries, job, set, b, h, row, unit ? 1 : score_factor(job), scratch->rows);
+    if (unit) pair_queries(&w->queries, scratch);
+    tile_clear_absent(&w->queries, scratch->s); /* what becomes of them is never read */
+    w->any = ls_interval_cut(ls_keys_any(rule, w->queries.positions), set->held);
+    w->count = ls_tile_runs_of_queries(rule, w->queries.positions, set->held, w->runs);
+    w->at = 0;
+    walk_to(w, w->count > 0 ? w->runs[0].first : 0);
+}
+
+/* Its next tile of keys. */
+static void walk_on(walk *w, int s, bool first_to_meet, const thread_space *scratch,
+                    const transposed_values *values) {
+    const ls_attention_job *job = w->queries.job;
+    const ls_key_set_run *set = w->queries.set;
+    const int64_t step = values->unit ? 32 : 1, t = w->t;
+    /* of the outermost tiles only the keys that some query admits, from whole steps of the products
+     * on */
+    const int64_t first = ls_max(t * KEYS, w->any.first - set->held.first) / step * step;
+    const int64_t end = ls_min((t + 1) * KEYS, w->any.end - set->held.first);
+    const key_tile keys = {.row = first,
+                           .count = end - first,
+                           .full = w->runs[w->at].full,
+                           .first = first_to_meet,
+                           .band = scratch->band,
+                           .meet = scratch->meet};
+    if (values->unit) {
+        const int64_t g = w->queries.h / (job->H / job->G);
+        const int64_t tile = (w->queries.b * job->G + g) * key_tiles(set) + t;
+        meet_unit(&w->queries, keys, values->of[s] + tile * padded(job->V) * KEYS + first % KEYS,
+                  scratch, &w->run);
+    } else {
+        meet(&w->queries, keys, scratch, &w->run);
+    }
+    walk_to(w, t + 1);
+}
+
+/* Tiles of queries from `row` on. Each meets its keys in the order in which it would alone. */
+static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t row, int tiles,
+                   const thread_space scratch[TOGETHER], const transposed_values *values) {
+    walk w[TOGETHER];
+    for (int i = 0; i < tiles; i++) {
+        memset(w[i].run.sum, 0, sizeof w[i].run.sum);
+        for (int r = 0; r < QUERIES; r++) w[i].run.most[r] = -INFINITY;
+        memset(scratch[i].out, 0, (size_t)(padded(job->V) * QUERIES) * sizeof(float));
+    }
+    for (int s = 0; s < job->sets; s++) {
+        for (int i = 0; i < tiles; i++)
+            walk_begin(&w[i], job, s, b, h, row + i * QUERIES, &scratch[i], values->unit);
+        for (;;) {
+            int64_t t = INT64_MAX;
+            for (int i = 0; i < tiles; i++) t = ls_min(t, w[i].t);
+            if (t == INT64_MAX) break;
+            bool first = true;
+            for (int i = 0; i < tiles; i++)
+                if (w[i].t == t) {
+                    walk_on(&w[i], s, first, &scratch[i], values);
+                    first = false;
+                }
+        }
+    }
+    for (int i = 0; i < tiles; i++) finish(job, &w[i].queries, &scratch[i], &w[i].run);
+}
+
+/* As many tiles of queries together as leave every thread several pieces. */
+static int64_t together(const ls_attention_job *job, int64_t tiles) {
+    enum { PIECES_PER_THREAD = 32 };
+    const int64_t all = job->B * job->H * tiles;
+    return ls_max(1, ls_min(TOGETHER, all / (PIECES_PER_THREAD * job->threads)));
 }
 
 void ls_attention_tiled(const ls_attention_job *job) {
-    const int64_t tiles = ls_ceil_div(job->T, QUERIES), pieces = job->B * job->H * tiles;
-    thread_space measured;
+    const int64_t tiles = ls_ceil_div(job->T, QUERIES), each = together(job, tiles);
+    const int64_t groups = ls_ceil_div(tiles, each), pieces = job->B * job->H * groups;
+    thread_space measured[TOGETHER];
     transposed_values values;
-    const size_t bytes = lay_out(job, NULL, &measured);
+    const size_t bytes = lay_out(job, NULL, measured);
     const size_t before = lay_out_values(job, job->workspace, &values);
 #pragma omp parallel num_threads(job->threads)
     {
-        thread_space scratch;
+        thread_space scratch[TOGETHER];
         lay_out(job, (char *)job->workspace + before + (size_t)omp_get_thread_num() * bytes,
-                &scratch);
+                scratch);
         if (values.unit) ls_unit_begin();
         for (int s = 0; values.unit && s < job->sets; s++) {
             int64_t parts = job->B * job->G * key_tiles(&job->set[s]);
 #pragma omp for schedule(static)
             for (int64_t piece = 0; piece < parts; piece++)
-                transpose_values(job, s, piece, &scratch, &values);
+                transpose_values(job, s, piece, scratch, &values);
         }
         /* the last tiles of a causal sequence have the most keys: they go first */
 #pragma omp for schedule(dynamic)
-        for (int64_t piece = 0; piece < pieces; piece++)
-            attend(job, piece / tiles / job->H, piece / tiles % job->H,
-                   (tiles - 1 - piece % tiles) * QUERIES, &scratch, &values);
+        for (int64_t piece = 0; piece < pieces; piece++) {
+            const int64_t tile = (groups - 1 - piece % groups) * each;
+            attend(job, piece / groups / job->H, piece / groups % job->H, tile * QUERIES,
+                   (int)ls_min(each, tiles - tile), scratch, &values);
+        }
         if (values.unit) ls_unit_end();
     }
 }

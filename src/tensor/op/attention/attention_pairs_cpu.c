@@ -1,5 +1,7 @@
 #include "tensor/op/attention/attention_pairs_cpu.h"
 
+#include "tensor/cpu/matrix_unit.h"
+
 half_rows ls_half_load(const ls_attention_array *x, int64_t b, int64_t head, int64_t row,
                        int64_t count, int64_t rows, int64_t width, ls_bf16 *buffer) {
     const ls_bf16 *from = (const ls_bf16 *)x->data + b * x->batch + row * x->row + head * x->head;
@@ -13,9 +15,17 @@ half_rows ls_half_load(const ls_attention_array *x, int64_t b, int64_t head, int
     return (half_rows){buffer, wide};
 }
 
-void ls_half_round(const float *from, int64_t rows, int64_t width, ls_bf16 *to) {
-    for (int64_t i = 0; i < rows * width; i += LANES)
-        ls_store(to + i, LS_BF16, 0, vec_load(from + i));
+LS_WITH_AMX LS_INLINE void store_half(ls_bf16 *to, vec x) {
+#if LS_ISA_avx512 /* one instruction; it takes subnormals for zero, as AMX does */
+    const __m256bh half = _mm512_cvtneps_pbh((__m512)x);
+    memcpy(to, &half, sizeof half);
+#else
+    ls_narrow(to, x);
+#endif
+}
+
+LS_WITH_AMX void ls_half_round(const float *from, int64_t rows, int64_t width, ls_bf16 *to) {
+    for (int64_t i = 0; i < rows * width; i += LANES) store_half(to + i, vec_load(from + i));
 }
 
 LS_INLINE ls_uvec load_words(const ls_bf16 *from) {
@@ -43,7 +53,7 @@ void ls_half_turn(half_rows from, int64_t width, float *units, ls_bf16 *to) {
     ls_tile_transpose(units, width, KEYS / 2, width, (float *)(void *)to, KEYS / 2);
 }
 
-LS_INLINE void store_pair(float *units, vec even, vec odd) {
+LS_WITH_AMX LS_INLINE void store_pair(float *units, vec even, vec odd) {
 #if LS_ISA_avx512
     const __m512i order =
         _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
@@ -52,13 +62,13 @@ LS_INLINE void store_pair(float *units, vec even, vec odd) {
     vec_store(units, (vec)_mm512_permutexvar_epi16(order, both));
 #else
     ls_bf16 halves[2][LANES];
-    ls_store(halves[0], LS_BF16, 0, even);
-    ls_store(halves[1], LS_BF16, 0, odd);
+    store_half(halves[0], even);
+    store_half(halves[1], odd);
     vec_store(units, (vec)(load_words(halves[0]) | load_words(halves[1]) << 16));
 #endif
 }
 
-void ls_half_pair_floats(const float *from, int64_t count, int64_t rows, float *units) {
+LS_WITH_AMX void ls_half_pair_floats(const float *from, int64_t count, int64_t rows, float *units) {
     for (int64_t j = 0; j < rows; j += 2)
         for (int r = 0; r < QUERIES; r += LANES) {
             const float *at = from + j * QUERIES + r;

@@ -43,6 +43,7 @@ static inline void score_tiles(const ls_attention_job *job, int64_t b, int64_t h
                 const key_tile keys = {.row = t * KEYS,
                                        .count = ls_min(KEYS, left),
                                        .full = runs[i].full,
+                                       .first = true,
                                        .band = scratch->band,
                                        .meet = scratch->meet};
                 tile_clear_absent(&queries, scratch->s);

@@ -464,7 +464,7 @@ void ls_tile_scores(const query_tile *tile, const key_tile *keys, float *rows, f
         ls_tile_decay_rows(tile, keys, count, k, decay);
         k = (float_rows){decay, padded(job->K)};
     }
-    if (tile->set->k.type == LS_F32) tile_fetch_ahead(k, job->K);
+    if (tile->set->k.type == LS_F32 && keys->first) tile_fetch_ahead(k, job->K);
     ls_tile_product(count, tile->lanes, job->K, k.at, k.stride, 1, tile->transposed, QUERIES, s,
                     QUERIES, false);
     ls_tile_adjust(tile, keys, s);

@@ -59,6 +59,7 @@ typedef struct query_tile {
 typedef struct key_tile {
     int64_t row, count;
     bool full;   /* no predicate */
+    bool first;  /* no other queries have met it just before: the next rows are worth asking for */
     float *band; /* [BAND][padded K] scratch: relative keys of the tile's distances */
     float *meet; /* [BAND][QUERIES] scratch: their products with relative_q */
 } key_tile;

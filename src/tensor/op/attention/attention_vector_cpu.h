@@ -21,6 +21,14 @@ enum { ROWS_MAY_LIE_APART = 0 };
 enum { ROWS_MAY_LIE_APART = 1 };
 #endif
 
+/* How many tiles of queries meet a tile of keys before the next one at most: the keys and values of
+ * a long text come from the last cache, once for all of them. */
+#if defined(LS_ISA_avx512)
+enum { TOGETHER = 4 };
+#else
+enum { TOGETHER = 1 };
+#endif
+
 typedef ls_vec vec;
 typedef ls_ivec vec_int;
 
