@@ -71,11 +71,10 @@ static blocking plan(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads
     s.columns = even_block(
         g->n, s.aside ? ls_gemm_least(SPAN_COLUMNS, kernel->column_block) : kernel->column_block,
         kernel->columns);
-    s.span = s.aside ? SPAN_ROWS : g->m;
-    int64_t rows = ls_gemm_least(s.span, g->m);
-    s.rows = even_block(rows,
-                        ls_gemm_least(ROW_BLOCK, ls_gemm_pieces(rows, threads * PIECES_PER_THREAD)),
-                        kernel->rows);
+    s.span = s.aside ? ls_gemm_least(SPAN_ROWS, g->m) : g->m;
+    s.rows = even_block(
+        s.span, ls_gemm_least(ROW_BLOCK, ls_gemm_pieces(s.span, threads * PIECES_PER_THREAD)),
+        kernel->rows);
     s.buffers = g->k > s.k || g->n > s.columns || g->m > s.span ? 2 : 1;
     s.b_bytes = aligned((size_t)(s.columns * s.k) * kernel->element_bytes);
     s.a_bytes = aligned((size_t)(s.rows * s.k) * kernel->element_bytes);
@@ -108,9 +107,9 @@ size_t ls_gemm_blocked_workspace(const ls_gemm_kernel *kernel, const ls_gemm *g,
             if (bytes > most) most = bytes;
         }
     if (in_k && g->c_type != LS_F32)
-        sums_bytes =
-            aligned((size_t)(SPAN_ROWS * block_bound(g->n, SPAN_COLUMNS, kernel->columns, false)) *
-                    sizeof(float));
+        sums_bytes = aligned((size_t)(ls_gemm_least(SPAN_ROWS, g->m) *
+                                      block_bound(g->n, SPAN_COLUMNS, kernel->columns, false)) *
+                             sizeof(float));
     return most + sums_bytes;
 }
 
