@@ -95,8 +95,8 @@ static void test_beyond(void **unused) {
         "{{ 'xxaxx'.strip('x') }}",
         "{{ 'ab'.replace('', '-') }}",
         "{{ 'ab' * 2 }}",
-        "{{ '\xc3\xa4"
-        "b'[1:] }}",
+        ("{{ '\xc3\xa4"
+         "b'[1:] }}"),
         "{{ '\xc3\xa4' | upper }}",
         "{{ 'abc'[::-1] }}",
         "{{ [1, 2, 3, 4][::2] | length }}",
