@@ -118,6 +118,13 @@ static void test_beyond(void **unused) {
         "{{ 'a'.upper(1) }}",
         "{{ 'a'.startswith() }}",
         "{{ 'a'.split(',', 'b') }}",
+        "{{ {1: 'a'} | length }}",
+        "{{ 'abc'['a':] }}",
+        "{{ 'abc'[:nothing] }}",
+        "{{ [1, 2][::none] | length }}",
+        "{{ messages[0].items }}",
+        "{% for a, in ['xy'] %}{{ a }}{% endfor %}",
+        "{% set a. = 1 %}{{ a }}",
     };
     json_t *messages = json_pack("[{s:s, s:f}]", "role", "user", "half", 0.5);
     for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {

@@ -113,8 +113,10 @@ static void read_for(reader *r, ls_t_node *body) {
     const char *ended = NULL;
     if (node == NULL) return;
     node->text = ls_t_name(&r->p);
-    if (ls_t_mark(&r->p, ",")) node->member = ls_t_name(&r->p);
-    if (node->text == NULL || !ls_t_word(&r->p, "in")) ls_t_refuse(&r->p, "such a for");
+    const bool two = ls_t_mark(&r->p, ",");
+    if (two) node->member = ls_t_name(&r->p);
+    if (node->text == NULL || two != (node->member != NULL) || !ls_t_word(&r->p, "in"))
+        ls_t_refuse(&r->p, "such a for");
     node->a = ls_t_operand(&r->p);
     if (ls_t_word(&r->p, "if")) node->c = ls_t_operand(&r->p);
     close_tag(r);
@@ -131,8 +133,10 @@ static void read_set(reader *r, ls_t_node *body) {
     ls_t_node *node = ls_t_make(&r->p, LS_T_SET);
     if (node == NULL) return;
     node->text = ls_t_name(&r->p);
-    if (ls_t_mark(&r->p, ".")) node->member = ls_t_name(&r->p);
-    if (node->text == NULL || !ls_t_mark(&r->p, "=")) ls_t_refuse(&r->p, "such a set");
+    const bool within = ls_t_mark(&r->p, ".");
+    if (within) node->member = ls_t_name(&r->p);
+    if (node->text == NULL || within != (node->member != NULL) || !ls_t_mark(&r->p, "="))
+        ls_t_refuse(&r->p, "such a set");
     node->a = ls_t_expression(&r->p);
     close_tag(r);
     ls_t_add(&r->p, body, node);
@@ -269,6 +273,8 @@ static json_t *make_dict(ls_t_run *run, const ls_t_node *node) {
         if (json_is_string(key))
             json_object_set_new(object, json_string_value(key),
                                 ls_t_evaluate(run, node->part[i + 1]));
+        else
+            json_decref(ls_t_fail(run, "the chat template has a mapping whose keys are no texts"));
         json_decref(key);
     }
     return object;
