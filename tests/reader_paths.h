@@ -16,7 +16,7 @@
 
 enum { LONGEST = 4096, TRIED = 90 };
 
-typedef ls_status (*user)(ls_ctx *ctx, const char *path);
+typedef ls_status (*path_use)(ls_ctx *ctx, const char *path);
 
 /* The same place under a name of so many letters. */
 static inline void pad(char *out, const char *path, size_t length) {
@@ -26,7 +26,7 @@ static inline void pad(char *out, const char *path, size_t length) {
     if (used < length) strcpy(out + used, "/");
 }
 
-static inline void sweep(const char *about, const char *place, user use) {
+static inline void sweep(const char *about, const char *place, path_use use) {
     static char path[LONGEST + 8], real[512];
     ls_status before = LS_OK;
     snprintf(real, sizeof real, "%s", place);
