@@ -16,7 +16,6 @@
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/unicode.h"
 #include "model/family.h"
-#include "model/gguf_write.h"
 #include "model/safetensors.h"
 
 static char folder[] = "/tmp/longshot-tables-XXXXXX";
@@ -33,177 +32,6 @@ static void expect_sentence(const char *about, ls_status status, const ls_ctx *c
                          : status != LS_EINPUT || strstr(ctx->error.message, sentence) == NULL)
         fail_msg("%s: %s, \"%s\" in place of \"%s\"", about, ls_status_name(status),
                  ctx->error.message, sentence == NULL ? "" : sentence);
-}
-
-/* ---- GGUF: keys of a model ---- */
-
-/* A value: its kind, a colon, and what it is. */
-static void put_value(ls_gguf_writer *w, const char *key, const char *value) {
-    enum { MOST = 8 };
-    const char *text = value + 2;
-    float reals[MOST];
-    int32_t numbers[MOST];
-    bool flags[MOST];
-    ls_gguf_text words[MOST];
-    size_t count = 0;
-    for (const char *at = text; *at != '\0' && count < MOST; count++) {
-        const size_t length = strcspn(at, ",");
-        reals[count] = strtof(at, NULL);
-        numbers[count] = (int32_t)strtol(at, NULL, 10);
-        flags[count] = at[0] == '1';
-        words[count] = (ls_gguf_text){at, length};
-        at += length + (at[length] == ',');
-    }
-    switch (value[0]) {
-    case 's':
-        ls_gguf_put_text(w, key, text);
-        break;
-    case 'u':
-        ls_gguf_put_u32(w, key, (uint32_t)strtoul(text, NULL, 10));
-        break;
-    case 'f':
-        ls_gguf_put_f32(w, key, strtof(text, NULL));
-        break;
-    case 'b':
-        ls_gguf_put_bool(w, key, text[0] == '1');
-        break;
-    case 'S':
-        ls_gguf_put_texts(w, key, words, count);
-        break;
-    case 'F':
-        ls_gguf_put_f32s(w, key, reals, count);
-        break;
-    case 'I':
-        ls_gguf_put_i32s(w, key, numbers, count);
-        break;
-    case 'B':
-        ls_gguf_put_bools(w, key, flags, count);
-        break;
-    default:
-        fail_msg("%s", value);
-    }
-}
-
-static const char *const usual[][2] = {
-    {"general.architecture", "s:llama"},
-    {"llama.context_length", "u:64"},
-    {"llama.embedding_length", "u:16"},
-    {"llama.block_count", "u:1"},
-    {"llama.feed_forward_length", "u:32"},
-    {"llama.attention.head_count", "u:2"},
-    {"llama.attention.layer_norm_rms_epsilon", "f:1e-5"},
-};
-enum { USUAL = sizeof usual / sizeof usual[0] };
-
-typedef struct row {
-    const char *key,
-        *value;           /* in place of the usual one, or beside them; value NULL: it is missing */
-    const char *sentence; /* NULL: it is taken */
-    const char *key2, *value2;
-    const char *tensor; /* one more, NAME:VALUES */
-} row;
-
-static const row rows[] = {
-    {"general.name", "s:plain", NULL, NULL, NULL, NULL},
-    {"general.architecture", NULL, "`general.architecture` is missing", NULL, NULL, NULL},
-    {"general.architecture", "u:3", "`general.architecture` is missing", NULL, NULL, NULL},
-    {"general.architecture", "s:", "`general.architecture` is missing", NULL, NULL, NULL},
-    {"general.architecture", "s:nobody", "the architecture `nobody` is not known", NULL, NULL,
-     NULL},
-    {"general.architecture",
-     "s:0123456789012345678901234567890123456789012345678901234567890123456789",
-     "`general.architecture` is missing", NULL, NULL, NULL},
-    {"general.type", "s:model", NULL, NULL, NULL, NULL},
-    {"general.type", "s:adapter", "this is no model", NULL, NULL, NULL},
-    {"general.type", "s:modes", "this is no model", NULL, NULL, NULL},
-    {"general.type", "u:1", "this is no model", NULL, NULL, NULL},
-    {"foreign.key", "u:1", "the key `foreign.key` is not understood", NULL, NULL, NULL},
-    {"llamas.key", "u:1", "the key `llamas.key` is not understood", NULL, NULL, NULL},
-    {"llama.unheard_of", "u:1", "unheard_of", NULL, NULL, NULL},
-    {"llama.unheard_of", "u:0", NULL, NULL, NULL, NULL},
-    {"llama.unheard_of", "s:word", "unheard_of", NULL, NULL, NULL},
-    {"llama.block_count", "I:1,1", NULL, NULL, NULL, NULL},
-    {"llama.block_count", "I:1,2", "has no value that is understood", NULL, NULL, NULL},
-    {"llama.block_count", "S:a,bc", "has no value that is understood", NULL, NULL, NULL},
-    {"llama.block_count", "s:one", "num_hidden_layers", NULL, NULL, NULL},
-    {"llama.block_count", "b:1", "num_hidden_layers", NULL, NULL, NULL},
-    {"llama.rope.freq_base", "f:inf", "has no value that is understood", NULL, NULL, NULL},
-    {"llama.attention.head_count", "u:3", "3 heads do not divide a width of 16", NULL, NULL, NULL},
-    {"llama.attention.value_length", "u:4", "not as wide as those of keys", NULL, NULL, NULL},
-    {"llama.attention.value_length", "s:a", "must be a number", NULL, NULL, NULL},
-    {"llama.attention.value_length", "I:8,8", "must be a number", NULL, NULL, NULL},
-    {"llama.rope.dimension_count", "u:9", "more of a head is rotated than there is", NULL, NULL,
-     NULL},
-    {"llama.attention.sliding_window_pattern", "s:a", "must be a number or a list of flags", NULL,
-     NULL, NULL},
-    {"llama.attention.sliding_window_pattern", "I:1,0", "must be a number or a list of flags", NULL,
-     NULL, NULL},
-    {"llama.rope.scaling.type", "u:1", "must be a short text", NULL, NULL, NULL},
-    {"llama.rope.scaling.type", "s:0123456789012345678901234567890123456789",
-     "must be a short text", NULL, NULL, NULL},
-    {"llama.rope.scaling.type", "s:curved", "the rope scaling `curved` is not known", NULL, NULL,
-     NULL},
-    {"llama.rope.scaling.type", "s:longrope", "longrope needs the tensors", NULL, NULL, NULL},
-    {"llama.rope.scaling.type", "s:none", NULL, "llama.rope.scaling.factor", "f:2", NULL},
-    {"llama.rope.scaling.type", "s:linear", NULL, "llama.rope.scaling.factor", "f:2", NULL},
-    {"llama.rope.scaling.type", "s:linear", "goes with yarn", "llama.rope.scaling.attn_factor",
-     "f:2", NULL},
-    {"llama.rope.scaling.type", "s:yarn", NULL, "llama.rope.scaling.factor", "f:2", NULL},
-    {"llama.rope.scaling.type", "s:yarn", NULL, "llama.rope.scaling.factor", "f:0", NULL},
-    {"llama.rope.scaling.original_context_length", "f:1e30", NULL, "llama.rope.scaling.factor",
-     "f:2", NULL},
-    {"general.name", "s:a", "rope_freqs.weight has factors that are not positive", NULL, NULL,
-     "rope_freqs.weight:1,-1,1,1"},
-    {"llama.rope.scaling.factor", "f:2", "rope_freqs and another scaling", NULL, NULL,
-     "rope_freqs.weight:1,1,1,1"},
-    {"general.name", "s:a", NULL, NULL, NULL, "rope_freqs.weight:1,1,8,8"},
-    {"general.name", "s:a", "rope_factors_short.weight must be a list of F32", NULL, NULL,
-     "rope_factors_long.weight:1,1,1,1"},
-    {"split.count", "u:2", "is one of 2 parts", NULL, NULL, NULL},
-    {"split.count", "u:5000", "is one of 5000 parts", NULL, NULL, NULL},
-    {"split.count", "u:1", NULL, NULL, NULL, NULL},
-    {"split.count", "s:two", NULL, NULL, NULL, NULL},
-    {"tokenizer.ggml.eot_token_id", "s:x", NULL, NULL, NULL, NULL},
-    {"tokenizer.ggml.eot_token_id", "u:4000000000", NULL, NULL, NULL, NULL},
-    {"token_embd", NULL, "there is no token_embd.weight of two axes", NULL, NULL, NULL},
-};
-
-static void write_row(ls_ctx *ctx, const char *path, const row *r) {
-    ls_gguf_writer *w;
-    float zeros[8 * 16] = {0};
-    assert_int_equal(ls_gguf_writer_new(ctx, path, &w), LS_OK);
-    for (size_t i = 0; i < USUAL; i++)
-        if (strcmp(usual[i][0], r->key) != 0) put_value(w, usual[i][0], usual[i][1]);
-    if (r->value != NULL) put_value(w, r->key, r->value);
-    if (r->key2 != NULL) put_value(w, r->key2, r->value2);
-    const bool flat = strcmp(r->key, "token_embd") == 0;
-    ls_gguf_declare(w, "token_embd.weight", LS_GGML_F32, flat ? 1 : 2,
-                    flat ? (const int64_t[]){128} : (const int64_t[]){8, 16});
-    char name[64] = "";
-    float values[4] = {0};
-    if (r->tensor != NULL) {
-        const size_t length = strcspn(r->tensor, ":");
-        snprintf(name, sizeof name, "%.*s", (int)length, r->tensor);
-        sscanf(r->tensor + length, ":%f,%f,%f,%f", values, values + 1, values + 2, values + 3);
-        ls_gguf_declare(w, name, LS_GGML_F32, 1, (const int64_t[]){4});
-    }
-    ls_gguf_append(w, zeros, 8 * 16);
-    if (r->tensor != NULL) ls_gguf_append(w, values, 4);
-    const ls_status status = ls_gguf_finish(w);
-    if (status != LS_OK) fail_msg("%s: %s", r->key, ctx->error.message);
-}
-
-static void test_gguf_keys(void **state) {
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        ls_ctx ctx = ls_ctx_default();
-        ls_family family;
-        const char *path = in_folder("model.gguf");
-        write_row(&ctx, path, &rows[i]);
-        const ls_status status = ls_family_open(&ctx, path, &family);
-        expect_sentence(rows[i].key, status, &ctx, rows[i].sentence);
-        ls_family_close(&ctx, &family);
-    }
 }
 
 /* ---- config.json ---- */
@@ -452,8 +280,7 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gguf_keys), cmocka_unit_test(test_configs),
-        cmocka_unit_test(test_stored_types), cmocka_unit_test(test_characters),
-        cmocka_unit_test(test_exported_tokenizers)};
+        cmocka_unit_test(test_configs), cmocka_unit_test(test_stored_types),
+        cmocka_unit_test(test_characters), cmocka_unit_test(test_exported_tokenizers)};
     return cmocka_run_group_tests(tests, begin, end);
 }

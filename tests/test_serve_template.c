@@ -77,6 +77,34 @@ static void test_refused(void **unused) {
         "{{ 'a' b }}",
         "{% else %}",
         "{{ 99999999999999999999 }}",
+        "{{ 9223372036854775808 }}",
+        "{{ a. }}",
+        "{{ a | }}",
+        "{{ 1 not 2 }}",
+        "{% for 1 in x %}{% endfor %}",
+        "{% elif x %}",
+        "{% if x %}{% else %}{% elif x %}{% endif %}",
+        "{{ namespace(1) }}",
+        "{{ range(1, 2) }}",
+        "{{ sum(1) }}",
+        "{{ x is not odd }}",
+        /* an argument of the test to Jinja, which no test here has */
+        "{{ x is defined in [true] }}",
+        "{{ x is defined if y else z }}",
+        "{{ x is string 'a' }}",
+        "{{ x is string(1) }}",
+        "{{ x is defined is true }}",
+        "{% if x if y else z %}{% endif %}",
+        "{{ [1 }}",
+        "{{ {'a' 1} }}",
+        "{{ x[1:2:3:4] }}",
+        "{{ not not not not not not not not not not not not not not not not not not not not not "
+        "not not not not not not not not not not not not not not not not not not not not not not "
+        "not not not not not not not not not not not not not not not not not not not not not x }}",
+        "{{",
+        "{%",
+        "{{ x }",
+        "{# x",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ls_ctx ctx = ls_ctx_default();
@@ -118,6 +146,13 @@ static void test_beyond(void **unused) {
         "{{ 'a'.upper(1) }}",
         "{{ 'a'.startswith() }}",
         "{{ 'a'.split(',', 'b') }}",
+        "{{ {1: 'a'} | length }}",
+        "{{ 'abc'['a':] }}",
+        "{{ 'abc'[:nothing] }}",
+        "{{ [1, 2][::none] | length }}",
+        "{{ messages[0].items }}",
+        "{% for a, in ['xy'] %}{{ a }}{% endfor %}",
+        "{% set a. = 1 %}{{ a }}",
     };
     json_t *messages = json_pack("[{s:s, s:f}]", "role", "user", "half", 0.5);
     for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
@@ -147,6 +182,9 @@ static void test_bounded(void **unused) {
         ("{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for a in range(100) %}"
          "{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}"),
         "{{ 9223372036854775807 + 1 }}",
+        "{{ 0 - 9223372036854775807 - 2 }}",
+        "{{ 9223372036854775807 * 2 }}",
+        "{{ range(9223372036854775807) }}",
         "{{ 1 % 0 }}",
         "{{ nothing.at.all }}",
         "{{ messages }}",
@@ -157,6 +195,11 @@ static void test_bounded(void **unused) {
         "xxxxxxxx xxxxxxxx xxxxxxxx xxxxxxxx{% endfor %}{% endfor %}",
         /* large by the way */
         LONG_TEXT "{{ (x | replace('a', x)) | length }}",
+        LONG_TEXT "{{ x ~ x ~ x }}",
+        LONG_TEXT "{{ x }}{{ x }}{{ x }}",
+        LONG_TEXT "{% for a in range(99) %}{% set y = x.strip() %}{% endfor %}x",
+        LONG_TEXT "{% for a in range(99) %}{% set y = x[1:] %}{% endfor %}x",
+        LONG_TEXT "{% for a in range(99) %}{% set y = x | tojson %}{% endfor %}x",
         LONG_TEXT "{% set ns = namespace(l=[]) %}{% for a in range(9999) %}"
                   "{% set ns.l = ns.l + [x ~ a] %}{% endfor %}x",
         LONG_TEXT "{% for a in range(100000) %}{% set y = 'b' in x %}{% endfor %}x",
@@ -193,8 +236,8 @@ static void test_chains(void **unused) {
     (void)unused;
     static const struct {
         const char *first, *link;
-    } chains[] = {{"x", ".a"},           {"x", "[1]"},          {"'x'", "|trim"},  {"1", "+1"},
-                  {"true", " and true"}, {"'x'", " is string"}, {"'x'", " ~ 'x'"}, {"1", " < 1"}};
+    } chains[] = {{"x", ".a"},           {"x", "[1]"},      {"'x'", "|trim"}, {"1", "+1"},
+                  {"true", " and true"}, {"'x'", " ~ 'x'"}, {"1", " < 1"}};
     enum { LINKS = 100000, ROOM = 16 * LINKS };
     char *source = malloc(ROOM);
     json_t *messages = json_array();

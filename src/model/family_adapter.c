@@ -64,12 +64,18 @@ static ls_status check_fields(const lora *l) {
     json_t *value;
     const json_t *bias = json_object_get(l->config, "bias");
     const json_t *init = json_object_get(l->config, "init_lora_weights");
+    static const char *const flags[] = {"fan_in_fan_out", "use_rslora"};
     if (!is_text(json_object_get(l->config, "peft_type"), "LORA"))
         return refuse_field(l, "peft_type");
     if (bias != NULL && !is_text(bias, "none")) return refuse_field(l, "bias");
     /* other beginnings change the base's weights */
     if (init != NULL && !json_is_boolean(init) && !json_is_null(init) && !is_text(init, "gaussian"))
         return refuse_field(l, "init_lora_weights");
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        value = json_object_get(l->config, flags[i]);
+        if (value != NULL && !json_is_boolean(value) && !json_is_null(value))
+            return refuse_field(l, flags[i]);
+    }
     json_object_foreach(l->config, key, value) {
         if (!ls_word_in(known, key) && !is_nothing(value)) return refuse_field(l, key);
     }
@@ -97,14 +103,13 @@ static ls_status number_of(const lora *l, const char *all, const char *patterns,
 }
 
 static ls_status scale_of(const lora *l, const char *module, int64_t *rank, double *scale) {
-    const json_t *rs = json_object_get(l->config, "use_rslora");
     double r = 0, alpha = 0;
     LS_TRY(number_of(l, "r", "rank_pattern", module, &r));
     LS_TRY(number_of(l, "lora_alpha", "alpha_pattern", module, &alpha));
     if (!(r >= 1 && r <= RANK_MAX) || r != floor(r)) return refuse_field(l, "r");
-    if (rs != NULL && !json_is_boolean(rs)) return refuse_field(l, "use_rslora");
     *rank = (int64_t)r;
-    *scale = alpha / (json_is_true(rs) ? sqrt(r) : r);
+    const bool by_root = json_is_true(json_object_get(l->config, "use_rslora"));
+    *scale = alpha / (by_root ? sqrt(r) : r);
     return LS_OK;
 }
 

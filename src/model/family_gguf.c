@@ -160,8 +160,11 @@ static double number(ls_family_gguf_reader *r, const char *architecture, const c
     double value = fallback;
     snprintf(full, sizeof full, "%s.%s", architecture, name);
     const ls_gguf_key *key = ls_gguf_find(r->file, full);
-    if (key != NULL && (key->kind == LS_GGUF_ARRAY || !ls_gguf_real(key, &value)))
+    if (key != NULL &&
+        (key->kind == LS_GGUF_ARRAY || !ls_gguf_real(key, &value) || !isfinite(value))) {
         refuse(r, "the key `%s` must be a number", full);
+        return fallback;
+    }
     return value;
 }
 

@@ -116,7 +116,8 @@ static ls_status put_chart(document *d, const char *at, const char *words) {
         strlen(file) < 5 || strcmp(file + strlen(file) - 4, ".svg") != 0)
         return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: a chart is `chart FILE.svg ppl PROTOCOL`",
                        d->path, line_of(d, at));
-    snprintf(path, sizeof path, "%.*s%s", folder, d->path, file);
+    if ((size_t)snprintf(path, sizeof path, "%.*s%s", folder, d->path, file) >= sizeof path)
+        return LS_FAIL(d->ctx, LS_EUSE, "the path of %s is too long", file);
     ls_status status = LS_OK;
     if (!draw_chart(d, words + used, title, sizeof title, &drawing))
         status = fail_nothing(d, line_of(d, at), words, words + used);
@@ -277,7 +278,7 @@ static ls_status check_sentences(document *d, const char *from, const char *to) 
                    (at == d->text || (!isalnum((unsigned char)at[-1]) && at[-1] != '_'))) {
             const number n = read_number(d->text, at);
             LS_TRY(check_number(d, &n));
-            at = n.end > at ? n.end : at + 1;
+            at = n.end;
         } else {
             at++;
         }

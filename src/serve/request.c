@@ -62,7 +62,7 @@ static ls_status check_neutral(ls_ctx *ctx, const json_t *object, const ls_reque
     if (bias != NULL && (!json_is_object(bias) || json_object_size(bias) > 0))
         return LS_FAIL(ctx, LS_EUSE, "logit_bias is not supported");
     if (suffix != NULL) return LS_FAIL(ctx, LS_EUSE, "suffix is not supported");
-    if (tools != NULL && json_array_size(tools) > 0)
+    if (tools != NULL && (!json_is_array(tools) || json_array_size(tools) > 0))
         return LS_FAIL(ctx, LS_EUSE, "tools are not supported");
     const char *type = json_string_value(json_object_get(format, "type"));
     if (format != NULL && (type == NULL || strcmp(type, "text") != 0))

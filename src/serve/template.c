@@ -96,7 +96,7 @@ static void read_if(reader *r, ls_t_node *body) {
     ls_t_node *node = ls_t_make(&r->p, LS_T_IF);
     const char *ended = "elif";
     while (r->p.status == LS_OK && strcmp(ended, "endif") != 0) {
-        if (strcmp(ended, "elif") == 0) ls_t_add(&r->p, node, ls_t_expression(&r->p));
+        if (strcmp(ended, "elif") == 0) ls_t_add(&r->p, node, ls_t_operand(&r->p));
         close_tag(r);
         const bool last = strcmp(ended, "else") == 0;
         ls_t_add(&r->p, node, read_body(r, ends, &ended));
@@ -113,8 +113,10 @@ static void read_for(reader *r, ls_t_node *body) {
     const char *ended = NULL;
     if (node == NULL) return;
     node->text = ls_t_name(&r->p);
-    if (ls_t_mark(&r->p, ",")) node->member = ls_t_name(&r->p);
-    if (node->text == NULL || !ls_t_word(&r->p, "in")) ls_t_refuse(&r->p, "such a for");
+    const bool two = ls_t_mark(&r->p, ",");
+    if (two) node->member = ls_t_name(&r->p);
+    if (node->text == NULL || two != (node->member != NULL) || !ls_t_word(&r->p, "in"))
+        ls_t_refuse(&r->p, "such a for");
     node->a = ls_t_operand(&r->p);
     if (ls_t_word(&r->p, "if")) node->c = ls_t_operand(&r->p);
     close_tag(r);
@@ -131,8 +133,10 @@ static void read_set(reader *r, ls_t_node *body) {
     ls_t_node *node = ls_t_make(&r->p, LS_T_SET);
     if (node == NULL) return;
     node->text = ls_t_name(&r->p);
-    if (ls_t_mark(&r->p, ".")) node->member = ls_t_name(&r->p);
-    if (node->text == NULL || !ls_t_mark(&r->p, "=")) ls_t_refuse(&r->p, "such a set");
+    const bool within = ls_t_mark(&r->p, ".");
+    if (within) node->member = ls_t_name(&r->p);
+    if (node->text == NULL || within != (node->member != NULL) || !ls_t_mark(&r->p, "="))
+        ls_t_refuse(&r->p, "such a set");
     node->a = ls_t_expression(&r->p);
     close_tag(r);
     ls_t_add(&r->p, body, node);
@@ -269,6 +273,8 @@ static json_t *make_dict(ls_t_run *run, const ls_t_node *node) {
         if (json_is_string(key))
             json_object_set_new(object, json_string_value(key),
                                 ls_t_evaluate(run, node->part[i + 1]));
+        else
+            json_decref(ls_t_fail(run, "the chat template has a mapping whose keys are no texts"));
         json_decref(key);
     }
     return object;
@@ -279,7 +285,7 @@ static json_t *call_method(ls_t_run *run, const ls_t_node *node) {
     json_t *argument[MOST] = {NULL};
     const size_t count = (size_t)ls_min((int64_t)node->parts, MOST);
     for (size_t i = 0; i < count; i++) argument[i] = ls_t_evaluate(run, node->part[i]);
-    json_t *value = run->status == LS_OK ? ls_t_method(run, node->text, argument, count)
+    json_t *value = run->status == LS_OK ? ls_t_method(run, node, argument, count)
                                          : json_incref(run->undefined);
     for (size_t i = 0; i < count; i++) json_decref(argument[i]);
     return value;

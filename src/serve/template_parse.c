@@ -266,6 +266,7 @@ static ls_t_node *read_method(ls_t_parser *p, ls_t_node *object, char *name, ls_
         return NULL;
     }
     node->text = name;
+    node->use = use;
     ls_t_add(p, node, object);
     if (brackets) read_parts(p, node, ")", false);
     if (p->status == LS_OK && !ls_t_knows_method(name, use, node->parts - 1))
@@ -274,12 +275,18 @@ static ls_t_node *read_method(ls_t_parser *p, ls_t_node *object, char *name, ls_
 }
 
 static ls_t_node *read_attribute(ls_t_parser *p, ls_t_node *object) {
+    /* of a mapping these are Python's methods, whatever members it has */
+    static const char *const of_mappings[] = {"clear",      "copy",   "fromkeys", "get",
+                                              "items",      "keys",   "pop",      "popitem",
+                                              "setdefault", "update", "values"};
     char *name = ls_t_name(p);
     if (name == NULL) {
         ls_t_refuse(p, "a dot without a name");
         return NULL;
     }
     if (ls_t_mark(p, "(")) return read_method(p, object, name, LS_T_AS_METHOD, true);
+    for (size_t i = 0; i < sizeof of_mappings / sizeof of_mappings[0]; i++)
+        if (strcmp(name, of_mappings[i]) == 0) ls_t_refuse(p, "%s without its brackets", name);
     ls_t_node *node = ls_t_make(p, LS_T_MEMBER);
     if (node != NULL) {
         node->a = object;
@@ -289,10 +296,47 @@ static ls_t_node *read_attribute(ls_t_parser *p, ls_t_node *object) {
     return node;
 }
 
+/* Whether what follows a test's name is its argument to Jinja, which no test here has. */
+static bool has_argument(ls_t_parser *p) {
+    static const char *const others[] = {"else", "or", "and"};
+    const char *at;
+    ls_t_blank(p);
+    at = p->at;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (ls_t_word(p, others[i])) {
+            p->at = at;
+            return false;
+        }
+    return at < p->end &&
+           (isalnum((unsigned char)*at) || (*at != '\0' && strchr("_'\"([{", *at) != NULL));
+}
+
+static ls_t_node *read_test(ls_t_parser *p, ls_t_node *value) {
+    const bool no = ls_t_word(p, "not");
+    ls_t_node *node = ls_t_make(p, LS_T_TEST), *around;
+    char *name = ls_t_name(p);
+    if (node == NULL || name == NULL || !ls_t_knows_test(name)) {
+        ls_t_refuse(p, "the test \"is %.40s\"", name == NULL ? "" : name);
+        ls_free(p->ctx, name);
+        return NULL;
+    }
+    node->a = value;
+    node->text = name;
+    if (has_argument(p)) ls_t_refuse(p, "the test \"is %.40s\" with an argument", name);
+    if (!no) return node;
+    if ((around = ls_t_make(p, LS_T_NOT)) != NULL) around->a = node;
+    return around;
+}
+
+/* Filters and tests, which bind tighter than any operator of two values. */
 static ls_t_node *read_filters(ls_t_parser *p, ls_t_node *node) {
     for (;;) {
         ls_t_blank(p);
         if (p->status != LS_OK) return NULL;
+        if (ls_t_word(p, "is")) {
+            node = read_test(p, node);
+            continue;
+        }
         if (!ls_t_mark(p, "|")) return node;
         char *name = ls_t_name(p);
         if (name == NULL) {
@@ -320,7 +364,7 @@ static ls_t_node *read_unary(ls_t_parser *p) {
     if (!ls_t_mark(p, "-")) return read_filters(p, read_postfix(p));
     ls_t_node *node = ls_t_make(p, LS_T_MINUS);
     if (node != NULL) node->a = read_postfix(p);
-    return node;
+    return read_filters(p, node);
 }
 
 static ls_t_node *combine(ls_t_parser *p, const char *sign, ls_t_node *a, ls_t_node *b) {
@@ -333,8 +377,8 @@ static ls_t_node *combine(ls_t_parser *p, const char *sign, ls_t_node *a, ls_t_n
 }
 
 static ls_t_node *read_binary(ls_t_parser *p, int level) {
-    static const char *const signs[2][5] = {{"+", "-", "~", NULL}, {"*", "//", "%", NULL}};
-    if (level == 2) return read_unary(p);
+    static const char *const signs[3][4] = {{"+", "-", NULL}, {"~", NULL}, {"*", "//", "%", NULL}};
+    if (level == 3) return read_unary(p);
     ls_t_node *node = read_binary(p, level + 1);
     for (int i = 0; p->status == LS_OK && signs[level][i] != NULL;) {
         ls_t_blank(p);
@@ -350,44 +394,34 @@ static ls_t_node *read_binary(ls_t_parser *p, int level) {
     return node;
 }
 
-static ls_t_node *read_test(ls_t_parser *p, ls_t_node *value) {
-    const bool no = ls_t_word(p, "not");
-    ls_t_node *node = ls_t_make(p, LS_T_TEST), *around;
-    char *name = ls_t_name(p);
-    if (node == NULL || name == NULL || !ls_t_knows_test(name)) {
-        ls_t_refuse(p, "the test \"is %.40s\"", name == NULL ? "" : name);
-        ls_free(p->ctx, name);
-        return NULL;
-    }
-    node->a = value;
-    node->text = name;
-    if (!no) return node;
-    if ((around = ls_t_make(p, LS_T_NOT)) != NULL) around->a = node;
-    return around;
+/* Which comparison stands here; NULL: none. */
+static const char *read_comparator(ls_t_parser *p, bool *no) {
+    static const char *const signs[] = {"==", "!=", "<=", ">=", "<", ">"};
+    const char *before = p->at;
+    *no = false;
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (ls_t_mark(p, signs[i])) return signs[i];
+    if (ls_t_word(p, "in")) return "in";
+    *no = ls_t_word(p, "not") && ls_t_word(p, "in");
+    if (!*no) p->at = before;
+    return *no ? "in" : NULL;
 }
 
+/* a < b < c is a < b and b < c, as in Python. */
 static ls_t_node *read_comparison(ls_t_parser *p) {
-    static const char *const signs[] = {"==", "!=", "<=", ">=", "<", ">"};
-    ls_t_node *node = read_binary(p, 0);
-    while (p->status == LS_OK) {
-        size_t i = 0;
-        while (i < 6 && !ls_t_mark(p, signs[i])) i++;
-        const char *before = p->at;
-        if (i < 6) {
-            node = combine(p, signs[i], node, read_binary(p, 0));
-        } else if (ls_t_word(p, "in")) {
-            node = combine(p, "in", node, read_binary(p, 0));
-        } else if (ls_t_word(p, "not") && ls_t_word(p, "in")) {
-            ls_t_node *around = ls_t_make(p, LS_T_NOT);
-            if (around != NULL) around->a = combine(p, "in", node, read_binary(p, 0));
-            node = around;
-        } else if (p->at = before, ls_t_word(p, "is")) {
-            node = read_test(p, node);
-        } else {
-            break;
+    ls_t_node *left = read_binary(p, 0), *all = NULL;
+    const char *sign;
+    bool no;
+    while (p->status == LS_OK && (sign = read_comparator(p, &no)) != NULL) {
+        ls_t_node *right = read_binary(p, 0), *one = combine(p, sign, left, right), *around;
+        if (no && (around = ls_t_make(p, LS_T_NOT)) != NULL) {
+            around->a = one;
+            one = around;
         }
+        all = all == NULL ? one : combine(p, "and", all, one);
+        left = right;
     }
-    return node;
+    return all == NULL ? left : all;
 }
 
 static ls_t_node *read_not(ls_t_parser *p) {

@@ -118,10 +118,25 @@ static int order_of(const json_t *a, const json_t *b) {
     return (one > other) - (one < other);
 }
 
+/* Both were weighed: they are not deep. */
 static bool same(const ls_t_run *run, const json_t *a, const json_t *b) {
+    const char *key;
+    json_t *part;
     if (a == run->undefined || b == run->undefined) return a == b;
     if (is_number(a) && is_number(b)) return order_of(a, b) == 0;
-    return json_equal(a, b) != 0;
+    if (json_is_array(a) && json_is_array(b)) {
+        bool all = json_array_size(a) == json_array_size(b);
+        for (size_t i = 0; all && i < json_array_size(a); i++)
+            all = same(run, json_array_get(a, i), json_array_get(b, i));
+        return all;
+    }
+    if (!json_is_object(a) || !json_is_object(b)) return json_equal(a, b) != 0;
+    if (json_object_size(a) != json_object_size(b)) return false;
+    json_object_foreach((json_t *)(uintptr_t)a, key, part) {
+        const json_t *other = json_object_get(b, key);
+        if (other == NULL || !same(run, part, other)) return false;
+    }
+    return true;
 }
 
 json_t *ls_t_join(ls_t_run *run, const json_t *a, const json_t *b) {
@@ -209,23 +224,31 @@ json_t *ls_t_operate(ls_t_run *run, const char *sign, const json_t *a, const jso
 
 /* ---- members ---- */
 
+/* That of a list or text at a place, from its end below 0. */
+static json_t *item_of(ls_t_run *run, const json_t *whole, int64_t at) {
+    json_t *members = ls_t_members(run, whole);
+    const int64_t size = (int64_t)json_array_size(members), from = at < 0 ? at + size : at;
+    json_t *found =
+        from >= 0 && from < size ? json_array_get(members, (size_t)from) : run->undefined;
+    json_incref(found);
+    json_decref(members);
+    return found;
+}
+
 json_t *ls_t_get(ls_t_run *run, const json_t *object, const json_t *key) {
     const json_t *found = NULL;
     if (object == run->undefined) return ls_t_fail(run, "the chat template asks what is undefined");
+    if ((json_is_array(object) || json_is_string(object)) && is_whole(key))
+        return item_of(run, object, number_of(key));
     if (json_is_object(object) && json_is_string(key))
         found = json_object_get(object, json_string_value(key));
-    if (json_is_array(object) && json_is_integer(key)) {
-        const json_int_t at = json_integer_value(key), size = (json_int_t)json_array_size(object);
-        if (at >= -size && at < size)
-            found = json_array_get(object, (size_t)(at < 0 ? at + size : at));
-    }
     return json_incref((json_t *)(uintptr_t)(found == NULL ? run->undefined : found));
 }
 
 /* Where a bound lies in a whole of so many; `missing` where it is not given. */
 static int64_t bound_of(const json_t *bound, int64_t size, int64_t missing, int64_t low) {
-    if (bound == NULL || !json_is_integer(bound)) return missing;
-    int64_t at = json_integer_value(bound);
+    if (bound == NULL || json_is_null(bound)) return missing;
+    int64_t at = number_of(bound);
     if (at < 0) at = at < -size ? low : at + size;
     return ls_max(low, ls_min(at, size + low));
 }
@@ -233,7 +256,10 @@ static int64_t bound_of(const json_t *bound, int64_t size, int64_t missing, int6
 json_t *ls_t_slice(ls_t_run *run, const json_t *whole, const json_t *const bound[3]) {
     const int64_t step = bound[2] == NULL ? 1 : number_of(bound[2]);
     const bool text = json_is_string(whole);
-    if ((!text && !json_is_array(whole)) || (step != 1 && step != -1) || (text && step != 1))
+    bool known = text || json_is_array(whole);
+    for (int i = 0; i < 3; i++)
+        known &= bound[i] == NULL || is_whole(bound[i]) || (i < 2 && json_is_null(bound[i]));
+    if (!known || (step != 1 && step != -1) || (text && step != 1))
         return ls_t_fail(run, "the chat template has a slice that is not understood");
     if (!ls_t_spend(run, extent(whole))) return json_incref(run->undefined);
     const int64_t size = (int64_t)(text ? json_string_length(whole) : json_array_size(whole));

@@ -153,6 +153,7 @@ static ls_status read_hotpot(ls_ctx *ctx, const char *path, ls_questions *q) {
         const json_t *context = json_object_get(json_array_get(q->json, i), "context");
         for (size_t d = 0; d < json_array_size(context); d++) {
             texts[at] = hotpot_document(q, json_array_get(context, d));
+            LS_TRY(ls_pool_status(&q->pool));
             if (texts[at] == NULL)
                 return wrong(ctx, path, "item", i, "`context` of [title, [sentence, ...]]");
             at++;

@@ -171,6 +171,32 @@ EXPRESSIONS = [
     "{# comment #}a\n  {%- if true -%}  b  {%- endif -%}  c\n{% if true %}\nd\n{% endif %}\ne",
     "  {% if true %}x{% endif %}  \n  {{ 'y' }}  \n  {# c #}\nz\n",
     "{{- ' a ' -}}  b  {{- 'c' }}\n",
+    "{{ 3 > 2 > 1 }}{{ 2 == 2 == 2 }}{{ 1 < 3 > 2 }}{{ 1 in [1] == true }}{{ 2 not in [1] != [2] }}{{ 1 > 2 < 3 }}",
+    "{{ 1 == none is none }}|{{ 'a' ~ 'b' is string }}|{{ 1 + 2 is number }}|{{ -1 is number }}|{{ -1 | string }}",
+    "{{ 1 ~ 2 * 3 }}{{ 'a' + 1 ~ 'b' }}{{ 2 * 3 ~ 1 }}",
+    "{{ 1 + 2 ~ 3 }}",
+    "{{ [1] == [true] }}{{ {'a': 1} == {'a': true} }}{{ [nothing] == [{}] }}{{ [nothing] == [nothing] }}{{ [[1], 2] == [[1], 3] }}{{ [1] == [1, 2] }}",
+    "{{ {'a': 1} == {'b': 1} }}{{ {'a': 1} == {'a': 1, 'b': 2} }}{{ [1] == {'a': 1} }}{{ {} == 1 }}{{ {'a': none} == {'b': none} }}{{ [true] in [[1]] }}",
+    "{{ 'abc'[0] }}{{ 'abc'[-1] }}{{ 'abc'[5] }}|{{ 'abc'[-4] }}|{{ '\u00e4\u00f6'[1] }}|{{ [1, 2][true] }}{{ 'abc'[false] }}{{ 'abc'['a'] }}|{{ {'a': 1}[0] }}|",
+    "{{ 'abc'[true:] }}{{ [1, 2][true:] | length }}{{ 'abc'[none:2] }}{{ 'abc'[:none] }}{{ [1, 2][none:-1:-1] | length }}",
+    "{{ 'abc'[nothing:] }}",
+    "{{ {'items': 1}['items'] }}{{ [1,][0] }}{{ {'a': 1,}.a }}",
+    "{{ range(-1) | length }}{{ range(0) | length }}",
+    "{{ range('a') }}",
+    "{{ raise_exception(nothing) }}",
+    "{{ none.upper() }}",
+    "{{ (12).lower() }}",
+    "{{ true.capitalize() }}",
+    "{{ messages[0].get('role').upper() }}{{ 12 | upper }}{{ 'a' is string and true }}{{ 1 is none or 2 }}",
+    "{{ '\u2028\u2029a\u0085'.strip() }}|{{ '\u0001\u000ea\u007f'.strip() | length }}|{{ '\u001c\u0020a\u001f'.lstrip() | length }}|",
+    "{{ 'a' | replace('a', 'b', 'c') }}",
+    "{% generation %}a{{ 1 == nothing }}{% endgeneration %}{{ nothing == [] }}",
+    "{{ {} in {'a': 1} }}",
+    "{{ [1] in {'a': 1} }}",
+    "{{ nothing in {'a': 1} }}{{ none in {'a': 1} }}",
+    "{{ 'ab'[1:9] }}{{ 'ab'[9:1] }}|{{ [1, 2, 3][5:-9:-1] | length }}{{ [1, 2, 3][-9:9] | length }}",
+    "{{ 'a\\\\b\\'c\\\"\\r|\\t|' }}{{ \"it's\" }}{{ 'a' if true is defined else 'b' }}",
+    "{{ 9223372036854775807 - 1 }}{{ 0 - 9223372036854775807 }}{{ 7 % -1 }}{{ (0 - 7) % -1 }}{{ -6 % 3 }}{{ 6 % -4 }}",
 ]
 
 # Of values that a message may have.
@@ -182,6 +208,7 @@ MEMBERS = [
     "{{ messages[0].half | tojson }}",
     "{{ messages[0].tags | length }}{{ messages[0].tags[1] }}{{ messages[0].flag }}{{ messages[0].gone }}{{ messages[0].gone is none }}",
     "{{ messages[0] | tojson }}",
+    "{{ [messages[0].one] == [1] }}{{ messages[0].zero == false }}{{ messages[0].half in [messages[0].half] }}",
 ]
 
 CONVERSATIONS = [

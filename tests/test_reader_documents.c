@@ -1,0 +1,163 @@
+/* Pages whose numbers come from figures, row by row: what is right, and the sentence for what is
+ * not. */
+#include "reader_edges.h"
+
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "report/document.h"
+
+#define STEP(batch, length, seconds)                                                               \
+    "{\"kind\": \"m\", \"model\": \"m\", \"dtype\": \"f32\", \"batch\": " #batch                   \
+    ", \"length\": " #length ", \"seconds\": " #seconds ", \"spread\": 0.0, \"bytes\": 1}"
+static const char figures_text[] =
+    "{\"machine\": {\"name\": \"A\", \"threads\": 1}, \"mixers\": [" STEP(2, 1024, 1.5) ", " STEP(
+        1, 2048, 4.25) "]}";
+#define AT(length) "figures f mixers ms length=" length
+#define PART "<!-- begin figures f machine -->\n\nMachine: A; 1 thread.\n\n<!-- end -->\n"
+/* Of so many letters. */
+#define LETTERS_10 "abcdefghij"
+#define LETTERS_100                                                                                \
+    LETTERS_10 LETTERS_10 LETTERS_10 LETTERS_10 LETTERS_10 LETTERS_10 LETTERS_10 LETTERS_10        \
+        LETTERS_10 LETTERS_10
+#define LETTERS_600 LETTERS_100 LETTERS_100 LETTERS_100 LETTERS_100 LETTERS_100 LETTERS_100
+#define DIGITS_70 "1111111111222222222233333333334444444444555555555566666666667777777777"
+
+typedef struct row {
+    const char *page;
+    ls_status status;
+    const char *sentence;
+} row;
+
+static void try_pages(const row *rows, size_t count) {
+    ls_ctx ctx = ls_ctx_default();
+    json_t *figures;
+    expect("figures", ls_json_parse(&ctx, figures_text, strlen(figures_text), "f", &figures), &ctx,
+           NULL);
+    for (size_t i = 0; i < count; i++) {
+        const char *path = in_folder("page.md");
+        expect("page", ls_file_write(&ctx, path, rows[i].page, strlen(rows[i].page)), &ctx, NULL);
+        const ls_status status = ls_document_figures(&ctx, figures, "f", path, true);
+        expect(rows[i].page, status, &ctx, rows[i].sentence);
+        assert_int_equal(status, rows[i].status);
+    }
+    json_decref(figures);
+}
+#define TRY_PAGES(rows) try_pages(rows, sizeof(rows) / sizeof(rows)[0])
+
+static void test_numbers(void **state) {
+    (void)state;
+    static const row rows[] = {
+        {"# P\n\n1,500<!-- " AT("1024") " --> ms\n" PART, LS_OK, NULL},
+        {"1500<!-- " AT("1024") " --> at the very beginning\n" PART, LS_OK, NULL},
+        {"1501<!-- " AT("1024") " --> at the very beginning\n" PART, LS_EBAR,
+         ":1: it says 1501, the figures 1500"},
+        {"+2750<!-- " AT("2048") " - mixers ms length=1024 --> more\n" PART, LS_OK, NULL},
+        {"-2750<!-- " AT("1024") " - mixers ms length=2048 --> less\n" PART, LS_OK, NULL},
+        {"(-2,751<!-- " AT("1024") " - mixers ms length=2048 --> less)\n" PART, LS_EBAR,
+         "it says -2751, the figures -2750"},
+        /* a hyphen between words is no sign */
+        {"P-1500<!-- " AT("1024") " --> ms\n" PART, LS_OK, NULL},
+        {"1500<!--\n  figures f\n  mixers  ms length=1024\n  --> ms\n" PART, LS_OK, NULL},
+        /* versions and identifiers are not measured */
+        {"Version 0.2.0 of 2212.10554.\n" PART, LS_OK, NULL},
+        {"Version 0.2 of it.\n" PART, LS_EBAR, "nothing says where 0.2 comes from"},
+        {"A factor of 2.5, of x2.5, of _2.5 .\n" PART, LS_EBAR, "nothing says where 2.5 comes"},
+        {"Of x2.5, of _2 and 7.\n" PART, LS_OK, NULL},
+        {"2.5<!-- published --> and 3<!-- by hand -->.\n" PART, LS_OK, NULL},
+        {"3<!-- --> things.\n" PART, LS_EINPUT, "the figures have nothing for ``"},
+        {"3<!----> things.\n" PART, LS_EINPUT, "the figures have nothing for ``"},
+        {DIGITS_70 " things.\n" PART, LS_OK, NULL},
+        {DIGITS_70 "<!-- " AT("1024") " --> things.\n" PART, LS_OK, NULL},
+        {"3<!-- " LETTERS_600 " --> things.\n" PART, LS_EINPUT, ":1: a comment does not end"},
+        {PART "3<!-- " AT("1024"), LS_EINPUT, ":6: a comment does not end"},
+        {PART "In `code 2.5` and\n```\n2.5\n```\n and [a](b-2.5.md), <!-- 2.5 --> no.\n", LS_OK,
+         NULL},
+        {PART "Code that does not end: ` 2.5", LS_OK, NULL},
+        {PART "A fence that does not end:\n```\n2.5", LS_OK, NULL},
+    };
+    TRY_PAGES(rows);
+}
+
+static void test_parts(void **state) {
+    (void)state;
+    static const row rows[] = {
+        {PART, LS_OK, NULL},
+        {"<!-- begin figures f machine -->\n<!-- end -->\n", LS_EBAR,
+         ":2: this is not what the figures give"},
+        {"<!-- begin figures f machine -->\n\nMachine: A; 1 thread.\n\nMore.\n<!-- end -->\n",
+         LS_EBAR, ":5: this is not what the figures give"},
+        {"<!-- begin figures f nothing -->\n<!-- end -->\n", LS_EINPUT,
+         ":1: the figures of f have nothing for `nothing`"},
+        {"<!-- begin figures fg machine -->\nof others\n<!-- end -->\n" PART, LS_OK, NULL},
+        {"# P\n", LS_EINPUT, "has no part that begins with `<!-- begin figures f`"},
+        {PART "<!-- begin by hand -->\n2.5\n<!-- end -->\n", LS_OK, NULL},
+        {PART "<!-- begin about -->\n", LS_EINPUT, ":6: a part that begins does not end"},
+        {PART "<!-- begin about", LS_EINPUT, ":6: a part that begins does not end"},
+        {PART "<!-- begin about --> x\n<!-- end -->\n", LS_EINPUT, ":6: a part that begins does"},
+        {PART "<!-- begin a <!-- end -->\n", LS_EINPUT, ":6: a part that begins does not end"},
+        {PART "<!-- begin a -->\n<!-- begin b -->\n<!-- end -->\n", LS_EINPUT,
+         ":6: a part that begins does not end"},
+        {PART "<!-- begin " LETTERS_600 " -->\n<!-- end -->\n", LS_EINPUT,
+         ":6: a part that begins does not end"},
+        /* words of a study are others' where a part is of a study, and nobody's elsewhere */
+        {PART "1.5<!-- ppl a b 1 -->\n<!-- begin about -->\n<!-- end -->\n", LS_OK, NULL},
+        {PART "1.5<!-- ppl a b 1 -->\n", LS_EINPUT, "the figures have nothing for `ppl a b 1`"},
+    };
+    TRY_PAGES(rows);
+}
+
+#define CHART(words) "<!-- begin chart " words " -->\n<!-- end -->\n"
+
+static void test_charts(void **state) {
+    (void)state;
+    static const row rows[] = {
+        {PART CHART("c.svg"), LS_OK, NULL}, /* of a study */
+        {CHART(".svg figures f mixers"), LS_EINPUT, ":1: a chart is `chart FILE.svg ppl PROTOCOL`"},
+        {CHART("c.png figures f mixers"), LS_EINPUT, ":1: a chart is `chart FILE.svg ppl"},
+        {CHART("../c.svg figures f mixers"), LS_EINPUT, ":1: a chart is `chart FILE.svg ppl"},
+        {CHART("c.svg figures f nothing"), LS_EINPUT, "nothing for `c.svg figures f nothing`"},
+        {CHART("c.svg figures f mixers"), LS_EINPUT, "c.svg"}, /* there is none to compare */
+    };
+    TRY_PAGES(rows);
+}
+
+static void test_files(void **state) {
+    (void)state;
+    static const char with_nul[] = "# P\n\0" PART;
+    ls_ctx ctx = ls_ctx_default();
+    json_t *figures;
+    expect("figures", ls_json_parse(&ctx, figures_text, strlen(figures_text), "f", &figures), &ctx,
+           NULL);
+    expect("no page", ls_document_figures(&ctx, figures, "f", in_folder("none"), true), &ctx,
+           "none");
+    expect("empty", ls_file_write(&ctx, in_folder("p"), "", 0), &ctx, NULL);
+    expect("empty", ls_document_figures(&ctx, figures, "f", in_folder("p"), true), &ctx,
+           "is empty, or not a text");
+    expect("NUL", ls_file_write(&ctx, in_folder("p"), with_nul, sizeof with_nul - 1), &ctx, NULL);
+    expect("NUL", ls_document_figures(&ctx, figures, "f", in_folder("p"), true), &ctx,
+           "is empty, or not a text");
+    /* a drawing is put beside the page, or nowhere */
+    static const char page[] = CHART("c.svg figures f mixers");
+    char path[2048];
+    size_t used = (size_t)snprintf(path, sizeof path, "%s", folder);
+    while (used < 1040) used += (size_t)snprintf(path + used, sizeof path - used, "/.");
+    snprintf(path + used, sizeof path - used, "/p");
+    expect("a long path", ls_file_write(&ctx, in_folder("p"), page, sizeof page - 1), &ctx, NULL);
+    expect("a long path", ls_document_figures(&ctx, figures, "f", path, false), &ctx,
+           "is too long");
+    assert_false(ls_path_exists(in_folder("c.svg")));
+    expect("beside it", ls_document_figures(&ctx, figures, "f", in_folder("p"), false), &ctx, NULL);
+    assert_true(ls_path_exists(in_folder("c.svg")));
+    json_decref(figures);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_charts),
+        cmocka_unit_test(test_files),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
