@@ -271,7 +271,10 @@ int main(int argc, char **argv) {
     wait_politely(argv);
     flush_subnormals();
     catch_signals();
-    ls_cli cli = {.ctx = ls_ctx_default(), .argc = argc, .argv = argv};
+    ls_cli cli = {.ctx = ls_ctx_default(),
+                  .argc = argc,
+                  .argv = argv,
+                  .terminal = isatty(STDOUT_FILENO) != 0};
     cli.ctx.log = log_line;
     cli.ctx.log_user = &cli;
     cli.ctx.stop = &stop_wanted;
