@@ -51,6 +51,8 @@ static void catch_signals(void) {
     sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = on_alarm;
     sigaction(SIGALRM, &action, NULL);
+    action.sa_handler = SIG_IGN; /* a file as large as it may be is an error of the write */
+    sigaction(SIGXFSZ, &action, NULL);
     sigset_t
         wanted; /* a study starts its jobs deaf to it, so that none is lost before this point */
     sigemptyset(&wanted);
