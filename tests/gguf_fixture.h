@@ -8,7 +8,7 @@
 #include "data/tokenizer.h"
 
 typedef struct gguf_fixture {
-    ls_map map;
+    ls_whole whole;
     ls_gguf_vocabulary vocabulary;
     ls_gguf_text *tokens, *merges;
     float *scores;
@@ -94,8 +94,8 @@ static inline void gguf_fixture_open(ls_ctx *ctx, const char *path, gguf_fixture
     uint64_t tensors, keys;
     const uint8_t *magic;
     *f = (gguf_fixture){.vocabulary = ls_gguf_vocabulary_empty};
-    assert_int_equal(ls_map_open(ctx, path, &f->map), LS_OK);
-    ls_reader r = {f->map.bytes, f->map.length};
+    assert_int_equal(ls_whole_read(ctx, path, &f->whole), LS_OK);
+    ls_reader r = {f->whole.bytes, f->whole.length};
     assert_true(ls_reader_take(&r, 4, &magic) && memcmp(magic, "GGUF", 4) == 0);
     assert_true(ls_reader_u32(&r, &version) && ls_reader_u64(&r, &tensors));
     assert_true(ls_reader_u64(&r, &keys));
@@ -119,7 +119,7 @@ static inline void gguf_fixture_close(ls_ctx *ctx, gguf_fixture *f) {
     ls_free(ctx, f->merges);
     ls_free(ctx, f->scores);
     ls_free(ctx, f->types);
-    ls_map_close(&f->map);
+    ls_whole_free(&f->whole);
 }
 
 #endif

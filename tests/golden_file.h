@@ -14,7 +14,7 @@
 #include "base/json.h"
 
 typedef struct golden {
-    ls_map map;
+    ls_whole whole;
     json_t *header;
     const uint8_t *data;
 } golden;
@@ -24,18 +24,18 @@ static inline void golden_open(golden *g, const char *name) {
     uint64_t length;
     ls_ctx ctx = ls_ctx_default();
     snprintf(path, sizeof path, "%s/tests/golden/%s", LS_TEST_SOURCE, name);
-    assert_int_equal(ls_map_open(&ctx, path, &g->map), LS_OK);
-    memcpy(&length, g->map.bytes, 8);
-    assert_true(length < g->map.length);
+    assert_int_equal(ls_whole_read(&ctx, path, &g->whole), LS_OK);
+    memcpy(&length, g->whole.bytes, 8);
+    assert_true(length < g->whole.length);
     assert_int_equal(
-        ls_json_parse(&ctx, (const char *)g->map.bytes + 8, (size_t)length, path, &g->header),
+        ls_json_parse(&ctx, (const char *)g->whole.bytes + 8, (size_t)length, path, &g->header),
         LS_OK);
-    g->data = g->map.bytes + 8 + length;
+    g->data = g->whole.bytes + 8 + length;
 }
 
 static inline void golden_close(golden *g) {
     json_decref(g->header);
-    ls_map_close(&g->map);
+    ls_whole_free(&g->whole);
 }
 
 /* NULL where the file has no such tensor; free() it. */

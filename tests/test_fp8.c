@@ -46,19 +46,19 @@ static void test_all_codes(void **state) {
 }
 
 typedef struct golden {
-    ls_map map;
+    ls_whole whole;
     json_t *header;
     size_t begin; /* of the data */
 } golden;
 
 static void golden_open(ls_ctx *ctx, golden *g) {
     uint64_t length;
-    expect(ctx, ls_map_open(ctx, LS_TEST_SOURCE "/tests/golden/fp8.safetensors", &g->map));
-    memcpy(&length, g->map.bytes, 8);
+    expect(ctx, ls_whole_read(ctx, LS_TEST_SOURCE "/tests/golden/fp8.safetensors", &g->whole));
+    memcpy(&length, g->whole.bytes, 8);
     g->begin = 8 + (size_t)length;
-    assert_true(g->begin < g->map.length);
+    assert_true(g->begin < g->whole.length);
     expect(ctx,
-           ls_json_parse(ctx, (const char *)g->map.bytes + 8, (size_t)length, "fp8", &g->header));
+           ls_json_parse(ctx, (const char *)g->whole.bytes + 8, (size_t)length, "fp8", &g->header));
 }
 
 /* The bytes of KIND.FORMAT, of which there are `*count`, a multiple of `size`. */
@@ -69,9 +69,9 @@ static const uint8_t *golden_bytes(const golden *g, const char *kind, ls_fp8 for
     const json_t *offsets = json_object_get(json_object_get(g->header, name), "data_offsets");
     const size_t first = (size_t)json_integer_value(json_array_get(offsets, 0));
     const size_t end = (size_t)json_integer_value(json_array_get(offsets, 1));
-    assert_true(offsets != NULL && end > first && g->begin + end <= g->map.length);
+    assert_true(offsets != NULL && end > first && g->begin + end <= g->whole.length);
     *count = (end - first) / size;
-    return g->map.bytes + g->begin + first;
+    return g->whole.bytes + g->begin + first;
 }
 
 static double golden_number(const uint8_t *bytes, size_t i) {
@@ -109,7 +109,7 @@ static void test_golden_codes(void **state) {
         for (size_t i = 0; i < count; i++) hold(format, (float)golden_number(numbers, i), codes[i]);
     }
     json_decref(g.header);
-    ls_map_close(&g.map);
+    ls_whole_free(&g.whole);
 }
 
 /* The power of two brings the largest below the format's largest, and twice it would not. */

@@ -81,16 +81,18 @@ static void packs_as_public_code(void **state) {
     ls_gguf file;
     assert_int_equal(ls_gguf_open(&ctx, LS_TEST_SOURCE "/tests/golden/gguf-types.gguf", &file),
                      LS_OK);
-    const ls_gguf_tensor *plain = ls_gguf_find_tensor(&file, "F32");
+    const ls_safetensor plain = ls_blocks_tensor(ls_gguf_find_tensor(&file, "F32"));
     float values[256];
-    memcpy(values, plain->data, sizeof values);
+    ls_safetensor_f32(&plain, 0, 256, values);
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         const ls_gguf_type *type = ls_gguf_type_of(types[i]);
-        const ls_gguf_tensor *golden = ls_gguf_find_tensor(&file, type->name);
-        uint8_t packed[1024];
+        const ls_safetensor golden = ls_blocks_tensor(ls_gguf_find_tensor(&file, type->name));
+        uint8_t packed[1024], wanted[1024];
+        assert_true(golden.bytes <= sizeof wanted);
+        ls_safetensor_bytes(&golden, 0, golden.bytes, wanted);
         assert_int_equal(ls_blocks_pack(types[i], values, 256 / type->values, packed),
-                         golden->bytes);
-        assert_memory_equal(packed, golden->data, golden->bytes);
+                         golden.bytes);
+        assert_memory_equal(packed, wanted, golden.bytes);
     }
     ls_gguf_close(&ctx, &file);
 }

@@ -202,7 +202,7 @@ same_run k1 t 0150
 
 # a full disk of rank 0, where checkpoints go; and one that another cannot write its token file to
 ranks_port=$((ranks_port + 1))
-start_rank 0 2 sh -c 'trap "" XFSZ; ulimit -f 40; exec "$@"' sh "$program" train $small model.width=128 out=f
+start_rank 0 2 sh -c 'ulimit -f 40; exec "$@"' sh "$program" train $small model.width=128 out=f
 rank_processes=$!
 start_rank 1 2 "$program" train $small model.width=128 out=f
 rank_processes="$rank_processes $!"

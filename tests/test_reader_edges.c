@@ -17,7 +17,7 @@ static void test_paths(void **state) {
     ls_ctx ctx = ls_ctx_default();
     char name[5000], joined[8];
     ls_text text = {0};
-    ls_map map;
+    ls_whole whole;
     FILE *file;
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
@@ -35,11 +35,11 @@ static void test_paths(void **state) {
     expect("what stays", ls_folder_remove(&ctx, "/proc/version"), &ctx, "removing");
     expect("a folder without sync", ls_folder_sync(&ctx, "/proc"), &ctx, NULL);
     expect("a long join", ls_path_join(&ctx, joined, sizeof joined, "/tmp", "name"), &ctx, "");
-    expect("an empty file", ls_map_open(&ctx, in_folder("empty"), &map), &ctx, NULL);
-    assert_int_equal(map.length, 0);
-    assert_non_null(map.bytes); /* whoever adds to it may */
-    ls_map_close(&map);
-    assert_null(map.bytes);
+    expect("an empty file", ls_whole_read(&ctx, in_folder("empty"), &whole), &ctx, NULL);
+    assert_int_equal(whole.length, 0);
+    assert_non_null(whole.bytes); /* whoever adds to it may */
+    ls_whole_free(&whole);
+    assert_null(whole.bytes);
     ls_text_clear(&ctx, &text);
 }
 

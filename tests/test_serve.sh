@@ -16,7 +16,7 @@ python3 "$source/tests/serve_check.py" "$program" "$source" || fail "what a serv
 python3 "$source/tests/serve_load.py" "$program" "$source/tests/golden/checkpoints/llama-llama3-sharded" \
     clients=12 requests=150 >load.log 2>&1 || { tail -n 5 load.log >&2; fail "the load"; }
 # models and settings that cannot be served: a sentence, and exit code 2
-for words in "t5" "longformer-mlm" "gpt2 host=0.0.0.0" "gpt2 chunk=1" "gpt2 unheard=1"; do
+for words in "t5" "longformer-mlm" "gpt2 host=0.0.0.0" "gpt2 chunk=1" "gpt2 unheard=1" "gpt2 studies=nowhere"; do
     code=0
     # shellcheck disable=SC2086
     "$program" serve "$source/tests/golden/checkpoints/"$words >out.log 2>err.log || code=$?

@@ -57,7 +57,7 @@ kill -TERM "$2"
 wait_ranks
 [ "$codes" = "75 75" ] || { cat rank.*.err; fail "a signal gave $codes"; }
 said "stopped: "
-start_ranks 2 sh -c '[ "$RANK" -gt 0 ] || { trap "" XFSZ; ulimit -f 4; }; exec "$@"' sh "$program" study study.yaml out=full
+start_ranks 2 sh -c '[ "$RANK" -gt 0 ] || ulimit -f 4; exec "$@"' sh "$program" study study.yaml out=full
 wait_ranks
 [ "$codes" = "4 4" ] || { cat rank.*.err; fail "a full disk gave $codes"; }
 said "File too large"

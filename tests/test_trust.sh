@@ -61,4 +61,19 @@ pipe recipe.yaml "$program" train recipe.yaml
 mkdir study
 pipe study/results.json "$program" report study
 $train 2>&1 | grep -q "done before" || fail "the run is not what it was"
+
+# a limit of files' sizes is a full disk: an error of that kind, and nothing half written; jobs of a study too
+full() { # COMMAND..., with files of at most 512 bytes (1 KiB in some shells); the folder made is `full`
+    sh -c 'ulimit -f 1; exec "$@"' sh "$program" "$@" >out.txt 2>err.txt
+    code=$?
+    [ $code -eq 4 ] || fail "$* with small files gave $code: $(cat err.txt)"
+    grep -q "File too large" err.txt || fail "$* does not say what is full: $(cat err.txt)"
+    [ -z "$(find full -name '*.tmp' 2>/dev/null)" ] || fail "$* leaves $(find full -name '*.tmp')"
+    rm -rf full
+}
+ulimit -c 0
+full train $recipe train.steps=4 out=full
+full export "$2/tests/golden/checkpoints/gpt2" out=full
+cp -r run full
+full eval full eval.lengths=16 eval.losses=full/losses.safetensors
 [ $failures -eq 0 ]

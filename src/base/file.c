@@ -83,7 +83,7 @@ fail:
     return status;
 }
 
-ls_status ls_file_hash(ls_ctx *ctx, const char *path, size_t *length, uint64_t *hash) {
+ls_status ls_file_hash(ls_ctx *ctx, const char *path, bool stops, size_t *length, uint64_t *hash) {
     int fd;
     size_t got = 1;
     char block[65536];
@@ -95,7 +95,8 @@ ls_status ls_file_hash(ls_ctx *ctx, const char *path, size_t *length, uint64_t *
     else
         XXH3_64bits_reset(state);
     for (*length = 0; status == LS_OK && got > 0; *length += got) {
-        status = read_some(ctx, fd, path, block, sizeof block, &got);
+        if (stops) status = ls_check_stop(ctx, "checking a file");
+        if (status == LS_OK) status = read_some(ctx, fd, path, block, sizeof block, &got);
         if (status == LS_OK) XXH3_64bits_update(state, block, got);
     }
     if (status == LS_OK) *hash = XXH3_64bits_digest(state);
@@ -104,28 +105,49 @@ ls_status ls_file_hash(ls_ctx *ctx, const char *path, size_t *length, uint64_t *
     return status;
 }
 
-ls_status ls_map_open(ls_ctx *ctx, const char *path, ls_map *out) {
+/* The file's bytes in room for them; one that is cut meanwhile has fewer. */
+static ls_status read_into(ls_ctx *ctx, int fd, const char *path, ls_whole *into) {
+    size_t got = 1, done = 0;
+    ls_status status = LS_OK;
+    while (status == LS_OK && got > 0 && done < into->length) {
+        status = read_some(ctx, fd, path, (char *)(uintptr_t)into->bytes + done,
+                           into->length - done, &got);
+        done += got;
+    }
+    if (status == LS_OK && done < into->length)
+        status = LS_FAIL(ctx, LS_EINPUT, "%s was cut while it was read", path);
+    return status;
+}
+
+ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out) {
+    const size_t most = (size_t)4 << 30;
     int fd;
-    *out = (ls_map){0};
+    *out = (ls_whole){.bytes = (const uint8_t *)""}; /* of an empty file: readers add to it */
     LS_TRY(ls_file_open(ctx, path, &fd, &out->length));
     ls_status status = LS_OK;
-    out->bytes = (const uint8_t *)""; /* of an empty file: readers add to it */
-    if (out->length > 0) {
-        void *bytes = mmap(NULL, out->length, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (bytes == MAP_FAILED) {
-            *out = (ls_map){0};
-            status = LS_FAIL(ctx, LS_EIO, "mapping %s: %s", path, strerror(errno));
-        } else {
-            out->bytes = bytes;
-        }
+    if (out->length > most)
+        status = LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes; at most %zu are read", path,
+                         out->length, most);
+    void *bytes = MAP_FAILED;
+    if (status == LS_OK && out->length > 0) {
+        bytes = mmap(NULL, out->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (bytes == MAP_FAILED)
+            status =
+                LS_FAIL(ctx, LS_ENOMEM, "no memory for the %zu bytes of %s", out->length, path);
     }
+    if (bytes != MAP_FAILED) {
+        out->bytes = bytes;
+        status = read_into(ctx, fd, path, out);
+        if (status != LS_OK) munmap(bytes, out->length);
+    }
+    if (status != LS_OK) *out = (ls_whole){0};
     close(fd);
     return status;
 }
 
-void ls_map_close(ls_map *map) {
-    if (map->length > 0) munmap((void *)(uintptr_t)map->bytes, map->length);
-    *map = (ls_map){0};
+void ls_whole_free(ls_whole *whole) {
+    if (whole->length > 0) munmap((void *)(uintptr_t)whole->bytes, whole->length);
+    *whole = (ls_whole){0};
 }
 
 ls_status ls_file_put(ls_ctx *ctx, FILE *file, const char *path, const void *bytes, size_t length) {

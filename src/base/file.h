@@ -1,4 +1,4 @@
-/* Files: whole reads with a cap, read-only mappings, atomic and durable writes, a bounds-checked
+/* Files: whole reads with a cap, atomic and durable writes, a bounds-checked
  * cursor. Nothing read from a file is trusted. */
 #ifndef LS_BASE_FILE_H
 #define LS_BASE_FILE_H
@@ -13,16 +13,17 @@ ls_status ls_file_read(ls_ctx *ctx, const char *path, size_t most, ls_text *out)
 
 /* A plain file to read, and its length; nothing else: a pipe would wait for a writer. Close *fd. */
 ls_status ls_file_open(ls_ctx *ctx, const char *path, int *fd, size_t *length);
-/* Length and ls_hash of a file, read in pieces. */
-ls_status ls_file_hash(ls_ctx *ctx, const char *path, size_t *length, uint64_t *hash);
+/* Length and ls_hash of a file, read in pieces; where `stops`, a signal ends it. */
+ls_status ls_file_hash(ls_ctx *ctx, const char *path, bool stops, size_t *length, uint64_t *hash);
 
-/* A read-only private mapping of a whole file. An empty file gives length 0. */
-typedef struct ls_map {
+/* A whole file of at most 4 GiB in pages of its own: read, not mapped, since reading a mapping of a
+ * file that is cut meanwhile ends the process. An empty file gives length 0. */
+typedef struct ls_whole {
     const uint8_t *bytes;
     size_t length;
-} ls_map;
-ls_status ls_map_open(ls_ctx *ctx, const char *path, ls_map *out);
-void ls_map_close(ls_map *map);
+} ls_whole;
+ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out);
+void ls_whole_free(ls_whole *whole);
 
 /* A plain file to write: emptied, or to append to. LS_EIO where it cannot be, also where something
  * else has its name: a pipe would wait for a reader. */

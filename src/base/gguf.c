@@ -39,7 +39,9 @@ bool ls_gguf_is_file(const char *path) {
 typedef struct parser {
     ls_ctx *ctx;
     const char *what;
-    ls_reader in;
+    ls_reader in;  /* what is here of the file, from its beginning */
+    size_t behind; /* bytes of the file that are not */
+    bool ran_out;  /* it was read up to them */
     ls_text names; /* with a NUL after each; the items hold places in it until it stands still */
     size_t alignment;
 } parser;
@@ -48,19 +50,29 @@ static ls_status bad(parser *p, const char *problem) {
     return LS_FAIL(p->ctx, LS_EINPUT, "%s is damaged: %s", p->what, problem);
 }
 
+/* Whether so many bytes are here; where the file has them, more of it must be read. */
+static bool has(parser *p, uint64_t bytes) {
+    if (bytes <= p->in.left) return true;
+    p->ran_out |= bytes - p->in.left <= p->behind;
+    return false;
+}
+
 static ls_status get_u32(parser *p, uint32_t *out) {
-    return ls_reader_u32(&p->in, out) ? LS_OK : bad(p, "it ends within its description");
+    const bool here = has(p, sizeof *out) && ls_reader_u32(&p->in, out);
+    return here ? LS_OK : bad(p, "it ends within its description");
 }
 
 static ls_status get_u64(parser *p, uint64_t *out) {
-    return ls_reader_u64(&p->in, out) ? LS_OK : bad(p, "it ends within its description");
+    const bool here = has(p, sizeof *out) && ls_reader_u64(&p->in, out);
+    return here ? LS_OK : bad(p, "it ends within its description");
 }
 
 static ls_status get_text(parser *p, ls_gguf_text *out) {
     uint64_t length;
     const uint8_t *at;
     LS_TRY(get_u64(p, &length));
-    if (!ls_reader_take(&p->in, length, &at)) return bad(p, "a text is longer than the file");
+    if (!has(p, length) || !ls_reader_take(&p->in, length, &at))
+        return bad(p, "a text is longer than the file");
     *out = (ls_gguf_text){(const char *)at, (size_t)length};
     return LS_OK;
 }
@@ -91,7 +103,9 @@ static ls_status skip_values(parser *p, uint32_t kind, uint64_t count) {
     const uint8_t *unused;
     ls_gguf_text text;
     if (kind != LS_GGUF_TEXT && bytes == 0) return bad(p, "a value is of an unknown kind");
-    if (count > p->in.left / (bytes == 0 ? 8 : bytes)) return bad(p, "a list leaves the file");
+    if (count > (p->in.left + p->behind) / (bytes == 0 ? 8 : bytes) ||
+        (bytes > 0 && !has(p, count * bytes)))
+        return bad(p, "a list leaves the file");
     if (bytes > 0)
         ls_reader_take(&p->in, (size_t)count * bytes, &unused);
     else
@@ -161,13 +175,13 @@ static int by_tensor(const void *a, const void *b) {
 }
 
 static int by_data(const void *a, const void *b) {
-    const uint8_t *x = ((const ls_gguf_tensor *)a)->data, *y = ((const ls_gguf_tensor *)b)->data;
+    const size_t x = ((const ls_gguf_tensor *)a)->at, y = ((const ls_gguf_tensor *)b)->at;
     return x < y ? -1 : x > y;
 }
 
 static ls_status read_keys(parser *p, ls_gguf *out, uint64_t count) {
     enum { KEY_BYTES_MIN = 8 + 1 + 4 + 1 };
-    if (count > LS_GGUF_COUNT_MAX || count > p->in.left / KEY_BYTES_MIN)
+    if (count > LS_GGUF_COUNT_MAX || count > (p->in.left + p->behind) / KEY_BYTES_MIN)
         return bad(p, "it claims more keys than it has room for");
     size_t *place = ls_new(p->ctx, (size_t)count + 1, sizeof *place);
     out->keys = ls_new(p->ctx, (size_t)count + 1, sizeof *out->keys);
@@ -202,22 +216,23 @@ static ls_status read_alignment(parser *p, const ls_gguf *file) {
 /* Where the data is; `offset` is from its start. */
 static ls_status place_tensors(parser *p, ls_gguf *out, const uint64_t *offset, size_t before) {
     const size_t rest = before % p->alignment, padding = rest == 0 ? 0 : p->alignment - rest;
-    const uint8_t *unused;
+    size_t left = p->in.left + p->behind;
     if (out->tensor_count == 0) return LS_OK;
-    if (!ls_reader_take(&p->in, padding, &unused)) return bad(p, "it ends before its data");
+    if (padding > left) return bad(p, "it ends before its data");
+    left -= padding;
     for (size_t i = 0; i < out->tensor_count; i++) {
         ls_gguf_tensor *tensor = &out->tensors[i];
         if (offset[i] % p->alignment != 0)
             return LS_FAIL(p->ctx, LS_EINPUT, "%s: tensor %s is not aligned to %zu", p->what,
                            tensor->name, p->alignment);
-        if (offset[i] > p->in.left || tensor->bytes > p->in.left - (size_t)offset[i])
+        if (offset[i] > left || tensor->bytes > left - (size_t)offset[i])
             return LS_FAIL(p->ctx, LS_EINPUT, "%s: tensor %s leaves the file", p->what,
                            tensor->name);
-        tensor->data = p->in.at + offset[i];
+        tensor->at = before + padding + (size_t)offset[i];
     }
     qsort(out->tensors, out->tensor_count, sizeof *out->tensors, by_data);
     for (size_t i = 1; i < out->tensor_count; i++)
-        if (out->tensors[i - 1].data + out->tensors[i - 1].bytes > out->tensors[i].data)
+        if (out->tensors[i - 1].at + out->tensors[i - 1].bytes > out->tensors[i].at)
             return LS_FAIL(p->ctx, LS_EINPUT, "%s: the tensors %s and %s share bytes", p->what,
                            out->tensors[i - 1].name, out->tensors[i].name);
     return LS_OK;
@@ -225,7 +240,7 @@ static ls_status place_tensors(parser *p, ls_gguf *out, const uint64_t *offset, 
 
 static ls_status read_tensors(parser *p, ls_gguf *out, uint64_t count, const uint8_t *start) {
     enum { TENSOR_BYTES_MIN = 8 + 1 + 4 + 4 + 8 };
-    if (count > LS_GGUF_COUNT_MAX || count > p->in.left / TENSOR_BYTES_MIN)
+    if (count > LS_GGUF_COUNT_MAX || count > (p->in.left + p->behind) / TENSOR_BYTES_MIN)
         return bad(p, "it claims more tensors than it has room for");
     size_t *place = ls_new(p->ctx, (size_t)count + 1, sizeof *place);
     uint64_t *offset = ls_new(p->ctx, (size_t)count + 1, sizeof *offset);
@@ -252,7 +267,7 @@ static ls_status read_tensors(parser *p, ls_gguf *out, uint64_t count, const uin
 static ls_status read_file(parser *p, ls_gguf *out) {
     const uint8_t *magic, *start = p->in.at;
     uint64_t tensors, keys;
-    if (!ls_reader_take(&p->in, 4, &magic) || memcmp(magic, "GGUF", 4) != 0)
+    if (!has(p, 4) || !ls_reader_take(&p->in, 4, &magic) || memcmp(magic, "GGUF", 4) != 0)
         return LS_FAIL(p->ctx, LS_EINPUT, "%s is no GGUF file", p->what);
     LS_TRY(get_u32(p, &out->version));
     if (out->version != 2 && out->version != 3)
@@ -268,26 +283,65 @@ static ls_status read_file(parser *p, ls_gguf *out) {
     return read_tensors(p, out, tensors, start);
 }
 
-ls_status ls_gguf_view(ls_ctx *ctx, const void *bytes, size_t length, const char *what,
-                       ls_gguf *out) {
-    parser p = {.ctx = ctx, .what = what, .in = {bytes, length}};
+/* Reads a file from its first bytes; *ran_out: more of them are needed. */
+static ls_status read_head(ls_ctx *ctx, const void *bytes, size_t here, size_t length,
+                           const char *what, ls_gguf *out, bool *ran_out) {
+    parser p = {.ctx = ctx, .what = what, .in = {bytes, here}, .behind = length - here};
     *out = (ls_gguf){0};
     ls_status status = read_file(&p, out);
     out->names[1] = p.names.bytes;
     if (status != LS_OK) ls_gguf_close(ctx, out);
+    *ran_out = status == LS_EINPUT && p.ran_out;
     return status;
 }
 
+ls_status ls_gguf_view(ls_ctx *ctx, const void *bytes, size_t length, const char *what,
+                       ls_gguf *out) {
+    bool ran_out;
+    LS_TRY(read_head(ctx, bytes, length, length, what, out, &ran_out));
+    for (size_t i = 0; i < out->tensor_count; i++)
+        out->tensors[i].data = (const uint8_t *)bytes + out->tensors[i].at;
+    return LS_OK;
+}
+
+/* Of a file whose description ends nobody knows where, as much as it takes. */
+static ls_status read_source(ls_ctx *ctx, ls_source *source, size_t length, const char *path,
+                             ls_gguf *out) {
+    enum { FIRST = 1 << 20, MOST = 1 << 28 };
+    const ls_error before = ctx->error;
+    size_t here = length < FIRST ? length : FIRST;
+    for (;; here = 2 * here < length ? 2 * here : length) {
+        bool ran_out = false;
+        uint8_t *head = ls_new_raw(ctx, here + 1, 1);
+        if (head == NULL) return LS_ENOMEM;
+        ls_source_read(source, 0, here, head);
+        ls_status status = ls_source_check(ctx, source);
+        if (status == LS_OK) status = read_head(ctx, head, here, length, path, out, &ran_out);
+        if (status == LS_OK) {
+            out->head = head;
+            return LS_OK;
+        }
+        ls_free(ctx, head);
+        if (!ran_out) return status;
+        if (here >= MOST)
+            return LS_FAIL(ctx, LS_EINPUT, "%s is described by more than %d bytes", path, MOST);
+        ctx->error = before; /* it was no failure */
+    }
+}
+
 ls_status ls_gguf_open(ls_ctx *ctx, const char *path, ls_gguf *out) {
-    ls_map map;
+    ls_source *source;
+    size_t length;
     *out = (ls_gguf){0};
-    LS_TRY(ls_map_open(ctx, path, &map));
-    ls_status status = ls_gguf_view(ctx, map.bytes, map.length, path, out);
-    if (status == LS_OK)
-        out->map = map;
-    else
-        ls_map_close(&map);
-    return status;
+    LS_TRY(ls_source_open(ctx, path, &source, &length));
+    const ls_status status = read_source(ctx, source, length, path, out);
+    if (status != LS_OK) {
+        ls_source_close(ctx, source);
+        return status;
+    }
+    out->source = source;
+    for (size_t i = 0; i < out->tensor_count; i++) out->tensors[i].from = source;
+    return LS_OK;
 }
 
 void ls_gguf_close(ls_ctx *ctx, ls_gguf *file) {
@@ -295,7 +349,8 @@ void ls_gguf_close(ls_ctx *ctx, ls_gguf *file) {
     ls_free(ctx, file->tensors);
     ls_free(ctx, file->names[0]);
     ls_free(ctx, file->names[1]);
-    ls_map_close(&file->map);
+    ls_free(ctx, file->head);
+    ls_source_close(ctx, file->source);
     *file = (ls_gguf){0};
 }
 

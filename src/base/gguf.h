@@ -7,6 +7,7 @@
 #define LS_BASE_GGUF_H
 
 #include "base/file.h"
+#include "base/source.h"
 
 typedef enum {
     LS_GGUF_U8,
@@ -50,12 +51,14 @@ typedef struct ls_gguf_tensor {
     int rank;
     int64_t dim[LS_GGUF_RANK_MAX]; /* the fastest last, unlike in the file */
     int64_t count;                 /* elements */
-    const uint8_t *data;
-    size_t bytes;
+    const uint8_t *data;           /* NULL: it is in `from` */
+    ls_source *from;
+    size_t at, bytes; /* where in the file, and how much */
 } ls_gguf_tensor;
 
 typedef struct ls_gguf {
-    ls_map map; /* empty where the bytes are the caller's */
+    ls_source *source; /* NULL where the bytes are the caller's */
+    uint8_t *head;     /* what was read of the file; values of keys point into it */
     uint32_t version;
     ls_gguf_key *keys; /* sorted by name */
     size_t key_count;
@@ -94,7 +97,7 @@ const ls_gguf_type *ls_gguf_type_of(uint32_t id); /* or NULL */
 
 /* Whether a path is named as such a file. */
 bool ls_gguf_is_file(const char *path);
-/* Maps and checks a file; close it in case of success. Nothing is left where it fails (LS_EINPUT
+/* Opens and checks a file; close it in case of success. Nothing is left where it fails (LS_EINPUT
  * with the path and what is wrong, LS_ENOMEM, LS_EIO). */
 ls_status ls_gguf_open(ls_ctx *ctx, const char *path, ls_gguf *out);
 /* The same for bytes in memory, which stay borrowed; `what` names them in messages. */

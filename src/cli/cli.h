@@ -20,6 +20,14 @@ typedef struct ls_common_settings {
 extern const ls_option_table ls_common_options;
 
 /* A call of the program. */
+/* Text that comes in pieces and loses its control characters but newlines and tabs (terminal.c). */
+typedef struct ls_plain_stream {
+    bool lead; /* the first byte of one in UTF-8, which waits for the second */
+    int more;  /* bytes that the present character still has */
+} ls_plain_stream;
+/* Gives the bytes that were made, at most one more than there were. */
+size_t ls_cli_plain(ls_plain_stream *stream, const char *text, size_t length, char *out);
+
 typedef struct ls_cli {
     ls_ctx ctx;
     const struct ls_verb *verb;
@@ -35,6 +43,8 @@ typedef struct ls_cli {
     bool live;      /* progress is one line that is written again and again */
     bool line_open; /* such a line stands on the terminal now */
     int lines_open; /* lines of ls_cli_live_lines that the next output replaces */
+    bool terminal;  /* the standard output is one */
+    ls_plain_stream plain;
     ls_common_settings common;
     ls_ranks ranks; /* this process and those it works with */
 } ls_cli;
@@ -71,7 +81,7 @@ ls_status ls_cli_finish_settings(ls_cli *cli);
 ls_status ls_cli_input(ls_cli *cli, const char *path, size_t most, ls_text *out);
 /* The prompt: prompt=, the second word, a file or, where one of them is "-", the standard input. */
 ls_status ls_cli_prompt(ls_cli *cli, const char *file, ls_text *out);
-/* Prints to stdout; a full disk or closed pipe is LS_EIO. */
+/* Prints to stdout, on a terminal without control characters; a full disk or closed pipe is LS_EIO. */
 ls_status ls_cli_print(ls_cli *cli, const char *text, size_t length);
 ls_status ls_cli_print_text(ls_cli *cli, ls_text *text); /* prints and clears */
 /* Prints and releases; NULL is LS_ENOMEM. */

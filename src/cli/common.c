@@ -51,8 +51,16 @@ ls_status ls_cli_finish_settings(ls_cli *cli) {
 }
 
 ls_status ls_cli_print(ls_cli *cli, const char *text, size_t length) {
+    enum { PIECE = 4096 };
+    char plain[PIECE + 1];
     ls_cli_progress_end(cli);
-    LS_TRY(ls_file_put(&cli->ctx, stdout, "the standard output", text, length));
+    for (size_t at = 0, here; at < length; at += here) {
+        here = cli->terminal && length - at > PIECE ? PIECE : length - at;
+        const size_t made =
+            cli->terminal ? ls_cli_plain(&cli->plain, text + at, here, plain) : here;
+        LS_TRY(ls_file_put(&cli->ctx, stdout, "the standard output",
+                           cli->terminal ? plain : text + at, made));
+    }
     if (fflush(stdout) != 0)
         return LS_FAIL(&cli->ctx, LS_EIO, "writing the standard output: %s", strerror(errno));
     return LS_OK;

@@ -51,6 +51,8 @@ static void catch_signals(void) {
     sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = on_alarm;
     sigaction(SIGALRM, &action, NULL);
+    action.sa_handler = SIG_IGN; /* a file as large as it may be is an error of the write */
+    sigaction(SIGXFSZ, &action, NULL);
     sigset_t
         wanted; /* a study starts its jobs deaf to it, so that none is lost before this point */
     sigemptyset(&wanted);
@@ -271,7 +273,10 @@ int main(int argc, char **argv) {
     wait_politely(argv);
     flush_subnormals();
     catch_signals();
-    ls_cli cli = {.ctx = ls_ctx_default(), .argc = argc, .argv = argv};
+    ls_cli cli = {.ctx = ls_ctx_default(),
+                  .argc = argc,
+                  .argv = argv,
+                  .terminal = isatty(STDOUT_FILENO) != 0};
     cli.ctx.log = log_line;
     cli.ctx.log_user = &cli;
     cli.ctx.stop = &stop_wanted;

@@ -73,8 +73,9 @@ const ls_verb ls_verb_detokenize = {
     .place = 10,
     .summary = "Print the text of ids",
     .usage = "PATH ids=1,2,3|file=FILE|file=- [special=false] [--json]",
-    .about = "PATH as for tokenize. The bytes come out as they are, with nothing added; with\n"
-             "--json they are text, and what is not UTF-8 becomes U+FFFD.\n",
+    .about = "PATH as for tokenize. The bytes come out as they are, with nothing added, but on\n"
+             "a terminal without control characters; with --json they are text, and what is not\n"
+             "UTF-8 becomes U+FFFD.\n",
     .sections = sections,
     .run = run,
 };

@@ -46,7 +46,7 @@ static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     tokenize_keys about;
     ls_tokenizer *tokenizer = NULL;
-    ls_map map = {0};
+    ls_whole whole = {0};
     ls_text input = {0};
     ls_ids ids = {0};
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
@@ -66,14 +66,14 @@ static ls_status run(ls_cli *cli) {
         text = input.bytes;
         length = input.length;
     } else if (text == NULL) {
-        LS_TRY_GOTO(ls_map_open(ctx, about.file, &map));
-        text = (const char *)map.bytes;
-        length = map.length;
+        LS_TRY_GOTO(ls_whole_read(ctx, about.file, &whole));
+        text = (const char *)whole.bytes;
+        length = whole.length;
     }
     LS_TRY_GOTO(ls_tokenizer_encode(ctx, tokenizer, text, length, flags, &ids));
     status = print_ids(cli, &ids, length);
 fail:
-    ls_map_close(&map);
+    ls_whole_free(&whole);
     ls_text_clear(ctx, &input);
     ls_ids_clear(ctx, &ids);
     ls_tokenizer_free(ctx, tokenizer);

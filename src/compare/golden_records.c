@@ -66,10 +66,10 @@ static ls_status walk(ls_comparer *comparer, ls_status (*each)(ls_golden *record
                       groups *all) {
     ls_ctx *ctx = comparer->ctx;
     const char *path = comparer->keys->golden;
-    ls_map map;
+    ls_whole whole;
     ls_status status = LS_OK;
-    LS_TRY(ls_map_open(ctx, path, &map));
-    const char *at = (const char *)map.bytes, *end = at + map.length;
+    LS_TRY(ls_whole_read(ctx, path, &whole));
+    const char *at = (const char *)whole.bytes, *end = at + whole.length;
     for (int64_t line = 1; status == LS_OK && at < end; line++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         if (stop == NULL) stop = end;
@@ -87,7 +87,7 @@ static ls_status walk(ls_comparer *comparer, ls_status (*each)(ls_golden *record
         ls_pool_clear(&pool);
         at = stop + 1;
     }
-    ls_map_close(&map);
+    ls_whole_free(&whole);
     return status;
 }
 

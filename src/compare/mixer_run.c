@@ -118,6 +118,16 @@ ls_status ls_mixer_trial_run_whole(ls_mixer_trial *a) {
     return LS_OK;
 }
 
+/* The state that a file gives. */
+static ls_status load_state(ls_ctx *ctx, ls_safetensor tensor, ls_state *state) {
+    void *held;
+    LS_TRY(ls_safetensor_hold(ctx, &tensor, &held));
+    ls_status status = tensor.from == NULL ? LS_OK : ls_source_check(ctx, tensor.from);
+    if (status == LS_OK) status = ls_state_load(ctx, state, tensor.data, tensor.bytes);
+    ls_free(ctx, held);
+    return status;
+}
+
 ls_status ls_mixer_trial_run_cut(ls_mixer_trial *a, const int64_t *cuts, int64_t count, double *y) {
     enum { KEPT = 8 };
     ls_program *kept[KEPT] = {0}, *program = NULL;
@@ -149,8 +159,7 @@ ls_status ls_mixer_trial_run_cut(ls_mixer_trial *a, const int64_t *cuts, int64_t
         if (state == NULL) {
             LS_TRY_GOTO(ls_state_new(program, &state));
             const ls_safetensor *before = ls_mixer_trial_find(a, LS_GIVEN_STATE, NULL);
-            if (before != NULL)
-                LS_TRY_GOTO(ls_state_load(a->ctx, state, before->data, before->bytes));
+            if (before != NULL) LS_TRY_GOTO(load_state(a->ctx, *before, state));
         }
         put_rows(program, "x", a->x, 0, a->T, first);
         LS_TRY_GOTO(ls_program_run(program, state, 0, 0));

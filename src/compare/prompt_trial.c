@@ -27,12 +27,12 @@ ls_status ls_prompt_source(ls_golden *record, const char *file, int64_t index, j
                        record->what, (int)length, file);
     snprintf(path, sizeof path, "%s/%.*s", trial->folder, (int)length, file);
     if (strcmp(path, trial->open) != 0) {
-        ls_map_close(&trial->map);
+        ls_whole_free(&trial->whole);
         trial->open[0] = '\0';
-        LS_TRY(ls_map_open(ctx, path, &trial->map));
+        LS_TRY(ls_whole_read(ctx, path, &trial->whole));
         snprintf(trial->open, sizeof trial->open, "%s", path);
     }
-    const char *at = (const char *)trial->map.bytes, *end = at + trial->map.length;
+    const char *at = (const char *)trial->whole.bytes, *end = at + trial->whole.length;
     for (int64_t line = 0; at < end; line++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         if (stop == NULL) stop = end;
@@ -96,7 +96,7 @@ static ls_status run(ls_comparer *comparer, ls_comparison *out) {
 static void clear(ls_comparer *comparer) {
     ls_prompt_trial *trial = comparer->own;
     ls_tokenizer_free(comparer->ctx, trial->tokenizer);
-    ls_map_close(&trial->map);
+    ls_whole_free(&trial->whole);
     json_decref(trial->hays);
 }
 

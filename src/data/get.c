@@ -190,10 +190,10 @@ static void describe_parts(ls_ctx *ctx, const taking *t) {
 
 static ls_status take_parts(ls_ctx *ctx, const taking *t) {
     const ls_get_part *part;
-    ls_map text;
+    ls_whole text;
     size_t wanted = 0, at = 0;
     for (part = t->source->parts; part->key != NULL; part++) wanted += part->bytes;
-    LS_TRY(ls_map_open(ctx, t->from, &text));
+    LS_TRY(ls_whole_read(ctx, t->from, &text));
     ls_status status = LS_OK;
     if (text.length != wanted || ls_hash(text.bytes, text.length) != t->source->hash)
         status =
@@ -207,7 +207,7 @@ static ls_status take_parts(ls_ctx *ctx, const taking *t) {
         if (status == LS_OK) status = ls_file_write(ctx, path, text.bytes + at, part->bytes);
         at += part->bytes;
     }
-    ls_map_close(&text);
+    ls_whole_free(&text);
     if (status == LS_OK) describe_parts(ctx, t);
     return status;
 }

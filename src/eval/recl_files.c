@@ -102,6 +102,7 @@ static ls_status find_losses(ls_ctx *ctx, const ls_safetensors *file, const ls_r
 /* Takes the losses of one file; all files must have scored the same tokens. */
 static ls_status take_file(group *g, const ls_safetensors *file, const ls_recl_file *from) {
     const ls_safetensor *loss, *at;
+    void *held;
     LS_TRY(find_losses(g->ctx, file, from, &loss, &at));
     if (g->at == NULL) {
         g->shape.tokens = loss->count;
@@ -110,15 +111,20 @@ static ls_status take_file(group *g, const ls_safetensors *file, const ls_recl_f
         g->at = ls_new(g->ctx, (size_t)loss->count, sizeof *g->at);
         g->loss = ls_new(g->ctx, (size_t)cells, sizeof *g->loss);
         if (g->at == NULL || g->loss == NULL) return LS_ENOMEM;
-        memcpy(g->at, at->data, at->bytes);
+        ls_safetensor_bytes(at, 0, at->bytes, g->at);
     }
-    if (loss->count != g->shape.tokens || memcmp(g->at, at->data, at->bytes) != 0)
+    ls_safetensor places = *at;
+    LS_TRY(ls_safetensor_hold(g->ctx, &places, &held));
+    const bool same =
+        loss->count == g->shape.tokens && memcmp(g->at, places.data, places.bytes) == 0;
+    ls_free(g->ctx, held);
+    if (!same)
         return LS_FAIL(g->ctx, LS_EINPUT, "%s: other tokens were scored than in %s", from->path,
                        g->files[0].path);
     int64_t place =
         place_of_model(g, from->model) * g->shape.contexts + place_of_context(g, from->context);
     ls_safetensor_f64(loss, 0, loss->count, g->loss + place * g->shape.tokens);
-    return LS_OK;
+    return ls_safetensors_check(g->ctx, file);
 }
 
 static ls_status read_group(group *g) {

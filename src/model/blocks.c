@@ -202,6 +202,8 @@ ls_safetensor ls_blocks_tensor(const ls_gguf_tensor *tensor) {
                          .rank = tensor->rank,
                          .count = tensor->count,
                          .data = tensor->data,
+                         .from = tensor->from,
+                         .at = tensor->at,
                          .bytes = tensor->bytes};
     for (int i = 0; i < tensor->rank; i++) out.dim[i] = tensor->dim[i];
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)

@@ -343,10 +343,7 @@ ls_status ls_family_open(ls_ctx *ctx, const char *path, ls_family *out) {
 
 ls_status ls_family_load(const ls_family *family, ls_model *model) {
     ls_public_report report = {0};
-    ls_safetensors file = family->file;
-    if (family->shards == 1) file.map = family->shard[0].map;
-    if (family->ggufs == 1) file.map = family->gguf[0].map;
-    ls_status status = ls_model_load_public(model, &family->naming, &file, "", &report);
+    ls_status status = ls_model_load_public(model, &family->naming, &family->file, "", &report);
     if (status == LS_OK && report.left_over > 0)
         status = LS_FAIL(model->ctx, LS_EINPUT,
                          "%zu tensors of the checkpoint have no place in the model: %.300s",

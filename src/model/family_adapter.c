@@ -151,22 +151,24 @@ static void *room(const lora *l, size_t bytes) {
     return values;
 }
 
-/* W + s B A, [out,in], or with `transposed` [in,out]. */
+/* W + s B A, [out,in], or with `transposed` [in,out]; there is room for a row of W. */
 static void add_product(const ls_safetensor *w, const double *a, const double *b, int64_t rank,
-                        double scale, bool transposed, ls_stored_type type, void *out) {
+                        double scale, bool transposed, ls_stored_type type, double *row,
+                        void *out) {
     const int64_t rows = w->dim[0], columns = w->dim[1], in = transposed ? rows : columns;
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t r = 0; r < rows; r++) {
+        ls_safetensor_f64(w, r * columns, columns, row);
         for (int64_t c = 0; c < columns; c++) {
             const int64_t o = transposed ? c : r, i = transposed ? r : c, at = r * columns + c;
-            double value, sum = 0;
+            double sum = 0;
             for (int64_t k = 0; k < rank; k++) sum += b[o * rank + k] * a[k * in + i];
-            ls_safetensor_f64(w, at, 1, &value);
-            value += scale * sum;
+            const double value = row[c] + scale * sum;
             if (type == LS_STORED_F64)
                 ((double *)out)[at] = value;
             else
                 ((float *)out)[at] = (float)value;
         }
+    }
 }
 
 /* `length` bytes of `name` are the module's name. */
@@ -179,7 +181,7 @@ static ls_status merge_pair(const lora *l, const ls_safetensor *a, const char *n
     snprintf(module, sizeof module, "%.*s", (int)length, name);
     const ls_safetensor *b = ls_safetensors_find(l->file, full);
     int64_t rank = 0;
-    double scale = 0, *values[2] = {NULL, NULL};
+    double scale = 0, *values[2] = {NULL, NULL}, *row = NULL;
     LS_TRY(scale_of(l, module, &rank, &scale));
     if (w == NULL || !is_real(w) || w->rank != 2) return refuse_tensor(l, a->name);
     if (!is_matrix(a, rank, w->dim[transposed ? 0 : 1]) ||
@@ -189,14 +191,18 @@ static ls_status merge_pair(const lora *l, const ls_safetensor *a, const char *n
     void *merged = room(l, (size_t)w->count * ls_stored_size(type));
     ls_status status = merged == NULL ? LS_ENOMEM : ls_safetensor_values(l->ctx, a, &values[0]);
     if (status == LS_OK) status = ls_safetensor_values(l->ctx, b, &values[1]);
+    if (status == LS_OK && (row = ls_new(l->ctx, (size_t)w->dim[1] + 1, sizeof *row)) == NULL)
+        status = LS_ENOMEM;
     if (status == LS_OK) {
-        add_product(w, values[0], values[1], rank, scale, transposed, type, merged);
+        add_product(w, values[0], values[1], rank, scale, transposed, type, row, merged);
+        if (w->from != NULL) status = ls_source_check(l->ctx, w->from);
         w->type = type;
         w->data = merged;
         w->bytes = (size_t)w->count * ls_stored_size(type);
     }
     ls_free(l->ctx, values[0]);
     ls_free(l->ctx, values[1]);
+    ls_free(l->ctx, row);
     return status;
 }
 

@@ -219,13 +219,15 @@ static json_t *list_of(ls_family_gguf_reader *r, const char *name) {
     enum { MOST = 65536 };
     const ls_gguf_tensor *tensor = ls_gguf_find_tensor(r->file, name);
     json_t *list = json_array();
+    ls_safetensor values;
     if (tensor == NULL || tensor->type != LS_GGML_F32 || tensor->count > MOST) {
         refuse(r, "%s must be a list of F32", name);
         return list;
     }
+    values = ls_blocks_tensor(tensor);
     for (int64_t i = 0; i < tensor->count; i++) {
         float value;
-        memcpy(&value, tensor->data + 4 * i, 4);
+        ls_safetensor_f32(&values, i, 1, &value);
         if (!isfinite(value) || value <= 0) refuse(r, "%s has factors that are not positive", name);
         json_array_append_new(list, json_real(isfinite(value) ? value : 1));
     }

@@ -2,8 +2,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum { TARGET_BYTES = 1024 }; /* of what a rule says a weight is */
 
@@ -200,16 +198,6 @@ ls_status ls_public_complete(ls_ctx *ctx, const ls_parameters *store, const int6
     return LS_OK;
 }
 
-/* Pages of a mapped file that have been read are not kept with the weights made of them. */
-static void forget(const ls_map *map, const ls_safetensor *tensor) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)tensor->data;
-    const uintptr_t from = (start + page - 1) / page * page,
-                    to = (start + tensor->bytes) / page * page;
-    const bool within = map->length > 0 && tensor->data >= map->bytes &&
-                        tensor->data + tensor->bytes <= map->bytes + map->length;
-    if (within && to > from) madvise((void *)from, to - from, MADV_DONTNEED);
-}
-
 static ls_status load_one(ls_ctx *ctx, const ls_public_scope *scope, const ls_safetensor *tensor,
                           const char *name, ls_parameters *store, int64_t *set,
                           ls_public_report *report) {
@@ -240,8 +228,8 @@ ls_status ls_public_load(ls_ctx *ctx, const ls_public_scope *scope, const ls_saf
         status = ls_check_stop(ctx, "reading weights");
         if (status == LS_OK)
             status = load_one(ctx, scope, &file->items[i], name, &here, set, report);
-        forget(&file->map, &file->items[i]);
     }
+    if (status == LS_OK) status = ls_safetensors_check(ctx, file);
     ls_parameters_release(store, store->master, here.master, status == LS_OK);
     if (status == LS_OK && report == NULL) status = ls_public_complete(ctx, store, set);
     for (size_t i = 0; status == LS_OK && report != NULL && i < store->count; i++)

@@ -37,7 +37,6 @@ typedef struct parser {
     ls_text names; /* decoded texts; places are offsets until it stops growing */
     ls_safetensor *items;
     size_t *name_at; /* of each item */
-    size_t *begin;   /* of each item, in the data */
     size_t count, capacity;
     size_t *metadata_at; /* key, value, key, value ... */
     size_t metadata_count, metadata_capacity;
@@ -188,9 +187,6 @@ static ls_status room_for_item(parser *p) {
     if ((grown = ls_grow(p->ctx, p->name_at, p->count, larger, sizeof *p->name_at)) == NULL)
         return LS_ENOMEM;
     p->name_at = grown;
-    if ((grown = ls_grow(p->ctx, p->begin, p->count, larger, sizeof *p->begin)) == NULL)
-        return LS_ENOMEM;
-    p->begin = grown;
     p->capacity = larger;
     return LS_OK;
 }
@@ -254,7 +250,7 @@ static ls_status tensor(parser *p, size_t name_at, size_t data_length) {
     if (bytes != range[1] - range[0]) return bad(p, "shape and data_offsets disagree");
     item->bytes = (size_t)bytes;
     p->name_at[p->count] = name_at;
-    p->begin[p->count] = (size_t)range[0];
+    item->at = (size_t)range[0];
     p->count++;
     return LS_OK;
 }
@@ -321,7 +317,7 @@ static bool valid_utf8(ls_reader in) {
 
 static int by_place(const void *a, const void *b) {
     const ls_safetensor *x = a, *y = b;
-    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    if (x->at != y->at) return x->at < y->at ? -1 : 1;
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
@@ -334,27 +330,20 @@ static int by_key(const void *a, const void *b) {
 }
 
 /* Names in place of offsets, then: no hole, no overlap, the exact end, no name twice. */
-static ls_status assemble(parser *p, ls_reader data, ls_safetensors *out) {
-    for (size_t i = 0; i < p->count; i++) {
-        ls_reader from = data;
-        const uint8_t *skipped;
-        if (!ls_reader_take(&from, p->begin[i], &skipped) ||
-            !ls_reader_take(&from, p->items[i].bytes, &p->items[i].data))
-            return bad(p, "data_offsets leave the file");
-        p->items[i].name = p->names.bytes + p->name_at[i];
-    }
+static ls_status assemble(parser *p, size_t data_length, ls_safetensors *out) {
+    for (size_t i = 0; i < p->count; i++) p->items[i].name = p->names.bytes + p->name_at[i];
     if (p->count > 0) qsort(p->items, p->count, sizeof *p->items, by_place);
-    ls_reader left = data;
-    for (size_t i = 0; i < p->count; i++) {
-        const uint8_t *here;
+    size_t end = 0;
+    for (size_t i = 0; i < p->count; i++) { /* each lies within the data: see `tensor` */
         const ls_safetensor *item = &p->items[i];
-        if (item->data != left.at || !ls_reader_take(&left, item->bytes, &here))
+        if (item->at != end)
             return LS_FAIL(p->ctx, LS_EINPUT, "%s: a hole or an overlap before tensor %s", p->what,
                            item->name);
+        end += item->bytes;
     }
-    if (left.left != 0)
+    if (end != data_length)
         return LS_FAIL(p->ctx, LS_EINPUT, "%s: %zu bytes follow the last tensor", p->what,
-                       left.left);
+                       data_length - end);
     if (p->count > 0) qsort(p->items, p->count, sizeof *p->items, by_name);
     for (size_t i = 1; i < p->count; i++)
         if (strcmp(p->items[i - 1].name, p->items[i].name) == 0)
@@ -379,28 +368,31 @@ static ls_status assemble(parser *p, ls_reader data, ls_safetensors *out) {
     return LS_OK;
 }
 
-ls_status ls_safetensors_view(ls_ctx *ctx, const void *bytes, size_t length, const char *what,
-                              ls_safetensors *out) {
-    *out = (ls_safetensors){0};
-    ls_reader file = {bytes, length};
-    uint64_t header_length;
-    const uint8_t *start;
-    if (!ls_reader_u64(&file, &header_length))
+enum { LENGTH_BYTES = 8 }; /* before the header */
+
+/* How long the header is of a file of `length` bytes that begins with `bytes`. */
+static ls_status header_length(ls_ctx *ctx, ls_reader bytes, size_t length, const char *what,
+                               size_t *out) {
+    uint64_t said;
+    if (!ls_reader_u64(&bytes, &said))
         return LS_FAIL(ctx, LS_EINPUT, "%s is too short to be a safetensors file", what);
-    if (header_length > LS_SAFETENSORS_HEADER_MAX)
+    if (said > LS_SAFETENSORS_HEADER_MAX)
         return LS_FAIL(ctx, LS_EINPUT, "%s: a header of %llu bytes; at most %d are read", what,
-                       (unsigned long long)header_length, LS_SAFETENSORS_HEADER_MAX);
-    if (!ls_reader_take(&file, (size_t)header_length, &start))
+                       (unsigned long long)said, LS_SAFETENSORS_HEADER_MAX);
+    if (said > length - LENGTH_BYTES)
         return LS_FAIL(ctx, LS_EINPUT, "%s: the header of %llu bytes leaves the file", what,
-                       (unsigned long long)header_length);
-    parser p = {.ctx = ctx,
-                .what = what,
-                .in = {start, (size_t)header_length},
-                .length = (size_t)header_length};
-    ls_status status = valid_utf8(p.in) ? header(&p, file.left) : bad(&p, "not UTF-8");
-    if (status == LS_OK) status = assemble(&p, file, out);
+                       (unsigned long long)said);
+    *out = (size_t)said;
+    return LS_OK;
+}
+
+/* The tensors that a header describes; `at` of each is its place in the data behind it. */
+static ls_status read_header(ls_ctx *ctx, const void *bytes, size_t length, size_t data_length,
+                             const char *what, ls_safetensors *out) {
+    parser p = {.ctx = ctx, .what = what, .in = {bytes, length}, .length = length};
+    ls_status status = valid_utf8(p.in) ? header(&p, data_length) : bad(&p, "not UTF-8");
+    if (status == LS_OK) status = assemble(&p, data_length, out);
     ls_free(ctx, p.name_at);
-    ls_free(ctx, p.begin);
     ls_free(ctx, p.metadata_at);
     if (status != LS_OK) {
         ls_free(ctx, p.items);
@@ -411,15 +403,49 @@ ls_status ls_safetensors_view(ls_ctx *ctx, const void *bytes, size_t length, con
     return status;
 }
 
-ls_status ls_safetensors_open(ls_ctx *ctx, const char *path, ls_safetensors *out) {
-    ls_map map;
+ls_status ls_safetensors_view(ls_ctx *ctx, const void *bytes, size_t length, const char *what,
+                              ls_safetensors *out) {
+    size_t head;
     *out = (ls_safetensors){0};
-    LS_TRY(ls_map_open(ctx, path, &map));
-    ls_status status = ls_safetensors_view(ctx, map.bytes, map.length, path, out);
+    LS_TRY(header_length(ctx, (ls_reader){bytes, length}, length, what, &head));
+    const uint8_t *start = (const uint8_t *)bytes + LENGTH_BYTES;
+    LS_TRY(read_header(ctx, start, head, length - LENGTH_BYTES - head, what, out));
+    for (size_t i = 0; i < out->count; i++) out->items[i].data = start + head + out->items[i].at;
+    return LS_OK;
+}
+
+/* The header of an open file, from a copy of it that nobody else can change. */
+static ls_status read_source(ls_ctx *ctx, ls_source *source, size_t length, const char *path,
+                             ls_safetensors *out) {
+    uint8_t bytes[LENGTH_BYTES];
+    const size_t first = length < LENGTH_BYTES ? length : LENGTH_BYTES;
+    size_t head;
+    ls_source_read(source, 0, first, bytes);
+    LS_TRY(header_length(ctx, (ls_reader){bytes, first}, length, path, &head));
+    uint8_t *copy = ls_new_raw(ctx, head + 1, 1);
+    if (copy == NULL) return LS_ENOMEM;
+    ls_source_read(source, LENGTH_BYTES, head, copy);
+    ls_status status = ls_source_check(ctx, source);
     if (status == LS_OK)
-        out->map = map;
+        status = read_header(ctx, copy, head, length - LENGTH_BYTES - head, path, out);
+    ls_free(ctx, copy);
+    for (size_t i = 0; status == LS_OK && i < out->count; i++) {
+        out->items[i].from = source;
+        out->items[i].at += LENGTH_BYTES + head;
+    }
+    return status;
+}
+
+ls_status ls_safetensors_open(ls_ctx *ctx, const char *path, ls_safetensors *out) {
+    ls_source *source;
+    size_t length;
+    *out = (ls_safetensors){0};
+    LS_TRY(ls_source_open(ctx, path, &source, &length));
+    ls_status status = read_source(ctx, source, length, path, out);
+    if (status == LS_OK)
+        out->source = source;
     else
-        ls_map_close(&map);
+        ls_source_close(ctx, source);
     return status;
 }
 
@@ -427,8 +453,18 @@ void ls_safetensors_close(ls_ctx *ctx, ls_safetensors *file) {
     ls_free(ctx, file->items);
     ls_free(ctx, file->metadata);
     ls_free(ctx, file->names);
-    ls_map_close(&file->map);
+    ls_source_close(ctx, file->source);
     *file = (ls_safetensors){0};
+}
+
+ls_status ls_safetensors_check(ls_ctx *ctx, const ls_safetensors *file) {
+    const ls_source *before = NULL;
+    for (size_t i = 0; i < file->count; i++) {
+        const ls_source *from = file->items[i].from;
+        if (from != NULL && from != before) LS_TRY(ls_source_check(ctx, from));
+        before = from;
+    }
+    return LS_OK;
 }
 
 const ls_safetensor *ls_safetensors_find(const ls_safetensors *file, const char *name) {

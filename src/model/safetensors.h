@@ -9,6 +9,7 @@
 #define LS_MODEL_SAFETENSORS_H
 
 #include "base/file.h"
+#include "base/source.h"
 #include "tensor/engine/dtype.h"
 
 typedef enum {
@@ -37,15 +38,18 @@ enum {
 size_t ls_stored_size(ls_stored_type type);      /* bytes of one element */
 const char *ls_stored_name(ls_stored_type type); /* as files spell it */
 
-/* One tensor of an open file; name and data are borrowed from the file. The data may be unaligned:
- * read it with ls_safetensor_f64 and its like, or copy it. */
+/* One tensor; what it points to is borrowed. Its data is in memory, maybe unaligned, or in a file
+ * that may change: read it with ls_safetensor_f64 and its like, which make zeros of what cannot be
+ * read, and ask ls_safetensors_check when all is read. */
 typedef struct ls_safetensor {
     const char *name;
     ls_stored_type type;
     int rank;
     int64_t dim[LS_SAFETENSORS_RANK_MAX];
-    int64_t count; /* elements */
-    const uint8_t *data;
+    int64_t count;       /* elements */
+    const uint8_t *data; /* NULL: it is in `from` */
+    ls_source *from;
+    size_t at; /* where there */
     size_t bytes;
     /* a tensor of another kind of file may hold f32 in blocks: which (base/gguf.h); 0: it does not.
      * Blocks lie along the last axis. */
@@ -58,7 +62,7 @@ typedef struct ls_stored_text {
 } ls_stored_text;
 
 typedef struct ls_safetensors {
-    ls_map map;           /* empty where the bytes are the caller's */
+    ls_source *source;    /* NULL where the bytes are the caller's */
     ls_safetensor *items; /* sorted by name */
     size_t count;
     ls_stored_text *metadata; /* sorted by key */
@@ -66,7 +70,7 @@ typedef struct ls_safetensors {
     char *names; /* what names, keys and values point into */
 } ls_safetensors;
 
-/* Maps and checks a file; close it in any case of success. Nothing is left where it fails
+/* Opens a file and checks its header; close it in any case of success. Nothing is left where it fails
  * (LS_EINPUT with the path and what is wrong, LS_ENOMEM, LS_EIO). */
 ls_status ls_safetensors_open(ls_ctx *ctx, const char *path, ls_safetensors *out);
 /* The same for bytes in memory, which are borrowed until the file is closed; `what` names them in
@@ -74,11 +78,18 @@ ls_status ls_safetensors_open(ls_ctx *ctx, const char *path, ls_safetensors *out
 ls_status ls_safetensors_view(ls_ctx *ctx, const void *bytes, size_t length, const char *what,
                               ls_safetensors *out);
 void ls_safetensors_close(ls_ctx *ctx, ls_safetensors *file);
+/* Whether all that has been read of the tensors was there, and the file is what it was. */
+ls_status ls_safetensors_check(ls_ctx *ctx, const ls_safetensors *file);
 
 const ls_safetensor *ls_safetensors_find(const ls_safetensors *file,
                                          const char *name);                       /* or NULL */
 const char *ls_safetensors_metadata(const ls_safetensors *file, const char *key); /* or NULL */
 
+/* The bytes first .. first + count - 1 of a tensor, as they are stored. */
+void ls_safetensor_bytes(const ls_safetensor *tensor, size_t first, size_t count, void *out);
+/* Takes a tensor's data into memory, where it was in a file: for who reads it in another order than
+ * it stands. *out: what to free with ls_free, or NULL. */
+ls_status ls_safetensor_hold(ls_ctx *ctx, ls_safetensor *tensor, void **out);
 /* Elements first .. first + count - 1 as doubles, floats or 32-bit integers; the range must lie in
  * the tensor. Integers of a real tensor, or ones that do not fit, are LS_EINPUT. */
 void ls_safetensor_f64(const ls_safetensor *tensor, int64_t first, int64_t count, double *out);

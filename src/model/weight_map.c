@@ -280,19 +280,30 @@ static void read_span(const ls_weight *weight, const ls_safetensor *tensor, int6
             ls_element_set(to, type, i, value_in(weight, ls_element(to, type, i)));
 }
 
+/* Whether a tensor's rows stand in it as they are. */
+static bool is_plain(int flags) {
+    return (flags &
+            (LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED | LS_ALIAS_LAST_TRANSPOSED | LS_ALIAS_SIDE)) == 0;
+}
+
 /* Rows r .. r + count - 1 of the tensor at place[0] ...; of a transposed one a few columns of the
  * file at a time, so that no line of memory is read twice. */
 enum { TILE = 64 };
 static void read_tile(const ls_weight *weight, const rows *all, int64_t r, int64_t count,
                       ls_dtype type, char *const *place) {
     const size_t size = ls_dtype_size(type);
-    const bool plain =
-        (all->flags & (LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED | LS_ALIAS_LAST_TRANSPOSED)) == 0;
+    const bool plain = is_plain(all->flags);
     const bool transposed = all->flags & LS_ALIAS_TRANSPOSED && all->tensor->rank == 2;
     double span[TILE];
-    for (int64_t i = 0; plain && i < count; i++)
+    for (int64_t i = 0, next; plain && i < count; i = next) {
+        next = i + 1; /* the first that does not lie behind the others on both sides */
+        while (place[i] != NULL && next < count &&
+               place[next] == place[i] + (size_t)((next - i) * all->width) * size)
+            next++;
         if (place[i] != NULL)
-            read_span(weight, all->tensor, (r + i) * all->width, all->width, type, place[i]);
+            read_span(weight, all->tensor, (r + i) * all->width, (next - i) * all->width, type,
+                      place[i]);
+    }
     for (int64_t c = 0; transposed && c < all->width; c++) {
         read_span(weight, all->tensor, element_of(all, r, c), count, type, span);
         for (int64_t i = 0; i < count; i++)
@@ -369,7 +380,12 @@ ls_status ls_weight_load(ls_ctx *ctx, ls_parameters *store, const ls_weight *wei
                        ls_stored_name(tensor->type));
     clear_moving(store, weight, set);
     const bool moves = (weight->flags & LS_ALIAS_MOVES) != 0;
-    return read_rows(ctx, store, weight, tensor, moves ? NULL : set);
+    ls_safetensor here = *tensor;
+    void *held = NULL;
+    if (!is_plain(weight->flags)) LS_TRY(ls_safetensor_hold(ctx, &here, &held));
+    ls_status status = read_rows(ctx, store, weight, &here, moves ? NULL : set);
+    ls_free(ctx, held);
+    return status;
 }
 
 ls_status ls_weight_values(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,

@@ -124,6 +124,8 @@ ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store
             snprintf(name, sizeof name, "%s%s", parts[p].prefix, parameter->name);
             const ls_safetensor *tensor = ls_safetensors_find(file, name);
             if (tensor == NULL) continue;
+            status = ls_check_stop(store->ctx, "reading weights");
+            if (status != LS_OK) break;
             if (here[p] == NULL) {
                 status = put_distant(store, parameter, tensor, &parts[p]);
                 continue;
@@ -133,6 +135,7 @@ ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store
                                                 : place_of(store, parameter, here[p]);
             ls_safetensor_read(tensor, 0, parameter->count, type, to);
         }
+    if (status == LS_OK) status = ls_safetensors_check(store->ctx, file);
     release(store, parts, count, here, status == LS_OK);
     return status;
 }
@@ -148,20 +151,28 @@ static bool all_finite(const void *values, ls_dtype type, int64_t count) {
     return finite;
 }
 
+/* Piece by piece, so that a signal is heard in a parameter of many values. */
 static ls_status look_at(const ls_parameters *store, const ls_parameter *parameter, bool *finite) {
+    enum { PIECE = 1 << 22 };
     ls_ctx *ctx = store->ctx;
     ls_dtype type;
-    const void *values = ls_parameter_values(store, parameter, &type);
-    const size_t size = ls_dtype_size(type), count = (size_t)ls_max(parameter->count, 1);
+    const char *values = ls_parameter_values(store, parameter, &type);
+    const size_t size = ls_dtype_size(type);
     void *here = NULL;
     ls_status status = LS_OK;
+    *finite = true;
     if (ctx->device != NULL) {
-        here = ls_new_raw(ctx, count, size);
-        status = here == NULL ? LS_ENOMEM
-                              : ls_device_get(ctx, here, values, (size_t)parameter->count * size);
-        values = here;
+        here = ls_new_raw(ctx, (size_t)ls_min(ls_max(parameter->count, 1), PIECE), size);
+        status = here == NULL ? LS_ENOMEM : LS_OK;
     }
-    if (status == LS_OK) *finite = all_finite(values, type, parameter->count);
+    for (int64_t at = 0; status == LS_OK && *finite && at < parameter->count; at += PIECE) {
+        const int64_t count = ls_min(parameter->count - at, PIECE);
+        const void *piece = values + (size_t)at * size;
+        status = ls_check_stop(ctx, "checking weights");
+        if (status == LS_OK && here != NULL)
+            status = ls_device_get(ctx, here, piece, (size_t)count * size);
+        if (status == LS_OK) *finite = all_finite(here == NULL ? piece : here, type, count);
+    }
     ls_free(ctx, here);
     return status;
 }

@@ -30,10 +30,10 @@ ls_status ls_weights_check(ls_ctx *ctx, const ls_safetensors *file, const char *
 /* Fills the parts from a file that ls_weights_check passed; what it lacks stays as it is. */
 ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store,
                           const ls_weights_part *parts, size_t count);
-/* The name of a parameter with a value that is not finite; NULL: all are. */
+/* The name of a parameter with a value that is not finite; NULL: all are. A signal ends it. */
 ls_status ls_weights_find_broken(const ls_parameters *store, const char **out);
 /* The master weights (and the shadow) of a sealed store from a file; `missing` as above. Unchanged
- * where it fails. */
+ * where the file is another model's; a signal, or a file that changes, leaves them half read. */
 ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store, size_t *missing);
 
 #endif

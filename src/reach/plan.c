@@ -266,11 +266,11 @@ static ls_status plan_lambada(ls_reach *reach) {
     const char *path = reach->request.keys->lambada;
     const json_t *before = json_object_get(plan, "lambada_file");
     char hash[20];
-    ls_map map;
+    uint64_t number;
+    size_t length;
     if (path[0] == '\0') return LS_OK;
-    LS_TRY(ls_map_open(reach->ctx, path, &map));
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)ls_hash(map.bytes, map.length));
-    ls_map_close(&map);
+    LS_TRY(ls_file_hash(reach->ctx, path, true, &length, &number));
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)number);
     if (json_is_string(before) && strcmp(json_string_value(before), hash) != 0)
         return LS_FAIL(reach->ctx, LS_EUSE,
                        "%s is not the LAMBADA of %s: give another out=, or that file", path,

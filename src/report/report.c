@@ -258,7 +258,7 @@ static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out
                            : "there is no folder %s: name that of a study or of a suite",
                        folder);
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->results));
-    LS_TRY(ls_file_hash(ctx, path, &length, &out->hash));
+    LS_TRY(ls_file_hash(ctx, path, false, &length, &out->hash));
     if (json_object_get(out->results, "suite") != NULL) {
         LS_TRY(check_object(ctx, path, "the suite", out->results, RANGES(of_suite)));
         LS_TRY(check_rows(ctx, path, out->results, "references", RANGES(of_cell)));

@@ -550,6 +550,8 @@ ls_status ls_serve(ls_trained *trained, const ls_serve_settings *settings,
               .loopback = settings->key_file[0] == '\0',
               .lock = PTHREAD_MUTEX_INITIALIZER};
     LS_TRY(read_key(ctx, settings->key_file, h.key));
+    if (settings->studies[0] != '\0' && !ls_path_is_folder(settings->studies))
+        return LS_FAIL(ctx, LS_EUSE, "studies=%s is no folder", settings->studies);
     const ls_server_options options = {
         .batch = {.sequences = settings->sequences,
                   .context = settings->context,

@@ -58,12 +58,12 @@ double ls_study_member(const char *line, size_t length, const char *key) {
 
 /* A row that is being written, and what is no row, are left out. */
 static ls_status read_rows(ls_ctx *ctx, const char *path, const char *key, rows *out) {
-    ls_map map;
+    ls_whole whole;
     ls_status status = LS_OK;
-    LS_TRY(ls_map_open(ctx, path, &map));
-    for (size_t at = 0; at < map.length && status == LS_OK;) {
-        const char *line = (const char *)map.bytes + at;
-        const char *end = memchr(line, '\n', map.length - at);
+    LS_TRY(ls_whole_read(ctx, path, &whole));
+    for (size_t at = 0; at < whole.length && status == LS_OK;) {
+        const char *line = (const char *)whole.bytes + at;
+        const char *end = memchr(line, '\n', whole.length - at);
         if (end == NULL) break;
         const size_t length = (size_t)(end - line);
         const double step = ls_study_member(line, length, "\"step\":");
@@ -72,7 +72,7 @@ static ls_status read_rows(ls_ctx *ctx, const char *path, const char *key, rows 
             status = rows_add(ctx, out, (int64_t)step, loss);
         at += length + 1;
     }
-    ls_map_close(&map);
+    ls_whole_free(&whole);
     return status;
 }
 

@@ -61,7 +61,7 @@ static ls_status open_file(ls_suite *suite) {
     if (suite->lengths == NULL) return LS_ENOMEM;
     for (int64_t g = 0; g < suite->groups; g++)
         suite->lengths[g] =
-            own->shots[g / own->samples] * ((int64_t)own->lines.map.length / lines + 18);
+            own->shots[g / own->samples] * ((int64_t)own->lines.whole.length / lines + 18);
     suite->chance = 1.0 / (double)own->label_count;
     suite->measure = "the likeliest letter is the label's";
     return LS_OK;

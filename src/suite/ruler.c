@@ -62,7 +62,7 @@ static const ls_questions *questions_of(const ruler *own, const task *what) {
 /* Whether the files are there that a task reads. */
 static bool has_files(const ruler *own, const task *what) {
     if (asks(what)) return questions_of(own, what)->count > 0;
-    return what->kind != ESSAY || own->hay.map.bytes != NULL;
+    return what->kind != ESSAY || own->hay.whole.bytes != NULL;
 }
 
 /* suite.path: a text, and files of questions (.json), in any order. */

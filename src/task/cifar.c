@@ -20,7 +20,7 @@ static ls_status add_file(ls_ctx *ctx, const char *folder, const char *name, int
     char path[LS_OPTION_TEXT_BYTES + 256];
     ls_bytes file;
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, name));
-    LS_TRY(ls_records_map(ctx, out, path, &file));
+    LS_TRY(ls_records_read(ctx, out, path, &file));
     if (file.count == 0 || file.count % IMAGE != 0)
         return LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes, which is no number of images of %d", path,
                        file.count, IMAGE);

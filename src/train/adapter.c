@@ -207,6 +207,7 @@ ls_status ls_adapter_merge(ls_ctx *ctx, const char *path, const ls_adapter *adap
     if (status == LS_OK) status = ls_parameters_fetch(store, store->master, &here);
     if (status == LS_OK) {
         status = merge_all(&m, store, here);
+        if (status == LS_OK) status = ls_safetensors_check(ctx, &m.file);
         ls_parameters_release(store, store->master, here, status == LS_OK);
     }
     if (status == LS_OK) ls_parameters_round(store);

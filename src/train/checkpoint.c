@@ -36,7 +36,7 @@ static const char *prefix_of(const ls_parameters *store) {
 
 void ls_checkpoint_clear(ls_checkpoint *checkpoint) {
     json_decref(checkpoint->state);
-    ls_map_close(&checkpoint->memory);
+    ls_whole_free(&checkpoint->memory);
     *checkpoint = (ls_checkpoint){0};
 }
 
@@ -202,7 +202,7 @@ ls_status ls__checkpoint_write(ls_ctx *ctx, const char *folder, const ls_checkpo
         if (name == NULL) continue;
         LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, folder, name));
         LS_TRY_GOTO(write_file(ctx, files[i], path, checkpoint, optimizer));
-        LS_TRY_GOTO(ls_file_hash(ctx, path, &length, &value));
+        LS_TRY_GOTO(ls_file_hash(ctx, path, false, &length, &value));
         print_hash(value, hash);
         if (json_array_append_new(list, json_pack("{s:s,s:I,s:s}", "name", name, "bytes",
                                                   (json_int_t)length, "xxh3", hash)) != 0)
@@ -296,7 +296,7 @@ static ls_status verify_file(ls_ctx *ctx, const char *folder, const json_t *entr
     seen[which] = true;
     if (which >= needed) return LS_OK;
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, name));
-    LS_TRY(ls_file_hash(ctx, path, &length, &value));
+    LS_TRY(ls_file_hash(ctx, path, true, &length, &value));
     if ((uint64_t)bytes != length)
         return LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes, not %lld", path, length,
                        (long long)bytes);
@@ -369,7 +369,8 @@ static ls_status read_tensors(ls_ctx *ctx, const char *folder, ls_optimizer *opt
             status = ls_adapter_check_base(ctx, &model, model_path, &store->adapter);
         if (status == LS_OK)
             status = ls_weights_check(ctx, &rest, optimizer_path, store, moments, 2, NULL);
-        /* from here on nothing can fail, unless memory for a device's copy: it is all or nothing */
+        /* from here on only want of memory for a device's copy, and a file that changes just now,
+         * leave weights that are no checkpoint's */
         if (status == LS_OK) status = ls_weights_fill(&model, store, &weights, 1);
         if (status == LS_OK) status = ls_weights_fill(&rest, store, moments, 2);
         if (status == LS_OK) ls_parameters_round(store);
@@ -397,7 +398,7 @@ static ls_status read_step(ls_ctx *ctx, const char *folder, int64_t step, int ne
     }
     if (has_memory) {
         LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, here, memory_file));
-        LS_TRY_GOTO(ls_map_open(ctx, path, &out->memory));
+        LS_TRY_GOTO(ls_whole_read(ctx, path, &out->memory));
     }
     LS_TRY_GOTO(read_tensors(ctx, here, optimizer));
     return LS_OK;
@@ -422,7 +423,7 @@ static ls_status read_newest(ls_ctx *ctx, const char *folder, int64_t every, int
     for (size_t i = 0; i < count && !*found; i++) {
         status = read_step(ctx, folder, steps[i], needed, optimizer, out);
         *found = status == LS_OK;
-        if (*found || status == LS_ENOMEM) break;
+        if (*found || status == LS_ENOMEM || status == LS_ESTOP) break;
         /* weights that are only looked at are the newest or none: one that cannot be read now may
          * be whole; a run goes on from an older one, and comes to the same end */
         if (status == LS_EIO && optimizer == NULL) break;
@@ -432,7 +433,7 @@ static ls_status read_newest(ls_ctx *ctx, const char *folder, int64_t every, int
         ctx->error = (ls_error){0};
     }
     ls_free(ctx, steps);
-    if (*found || status == LS_ENOMEM || count == 0) return status;
+    if (*found || status == LS_ENOMEM || status == LS_ESTOP || count == 0) return status;
     if (status == LS_EIO && optimizer == NULL) return status;
     return LS_FAIL(ctx, LS_EINPUT, "none of the %zu checkpoints in %s is whole: %s", count, folder,
                    reason);

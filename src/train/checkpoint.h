@@ -18,7 +18,7 @@ typedef struct ls_checkpoint {
     /* Writes carried memories; NULL: there are none. A load gives them in `memory`. */
     ls_status (*put_memory)(void *user, FILE *file, const char *path);
     void *user;
-    ls_map memory;
+    ls_whole memory;
     /* Those at multiples of it are what a run goes back to; the others only keep what a stopped run
      * had done, and go when another is saved. 0: all are alike. */
     int64_t every;

@@ -250,6 +250,7 @@ ls_status ls__export_peft(const ls_trained *trained, const ls_family_type *type,
     if (status == LS_OK) status = ls_safetensors_open(ctx, trained->weights, &all.file);
     if (status == LS_OK) {
         status = put_all(&all, &layout, folder);
+        if (status == LS_OK) status = ls_safetensors_check(ctx, &all.file);
         ls_safetensors_close(ctx, &all.file);
     }
     for (size_t i = 0; i < all.count; i++) ls_free(ctx, all.pieces[i].values);

@@ -48,14 +48,14 @@ static int64_t step_of(const uint8_t *line, size_t length, const char *start) {
  * last that stays. */
 static ls_status bytes_to_keep(ls_ctx *ctx, const char *path, const char *head, const char *start,
                                int64_t step, int64_t *last, size_t *keep) {
-    ls_map map;
-    LS_TRY(ls_map_open(ctx, path, &map));
+    ls_whole whole;
+    LS_TRY(ls_whole_read(ctx, path, &whole));
     size_t at = strlen(head);
     *last = 0;
     *keep = 0;
-    if (map.length >= at && (at == 0 || memcmp(map.bytes, head, at) == 0)) {
-        while (at < map.length) {
-            const uint8_t *line = map.bytes + at, *end = memchr(line, '\n', map.length - at);
+    if (whole.length >= at && (at == 0 || memcmp(whole.bytes, head, at) == 0)) {
+        while (at < whole.length) {
+            const uint8_t *line = whole.bytes + at, *end = memchr(line, '\n', whole.length - at);
             if (end == NULL) break;
             int64_t found = step_of(line, (size_t)(end - line), start);
             if (found < 0 || found > step) break;
@@ -64,7 +64,7 @@ static ls_status bytes_to_keep(ls_ctx *ctx, const char *path, const char *head, 
         }
         *keep = at;
     }
-    ls_map_close(&map);
+    ls_whole_free(&whole);
     return LS_OK;
 }
 

@@ -113,7 +113,7 @@ static ls_status send_states(ls_loop *l, ls_reader *in) {
     return LS_OK;
 }
 
-static ls_status unpack_memory(ls_loop *l, const ls_map *from) {
+static ls_status unpack_memory(ls_loop *l, const ls_whole *from) {
     ls_reader in = {from->bytes, from->length};
     if (l->carried != NULL) {
         LS_TRY(unpack_states(l, &in));
@@ -224,6 +224,8 @@ static ls_status help_save(ls_loop *l) {
 
 static ls_status write_checkpoint(ls_loop *l, bool best) {
     ls_checkpoint checkpoint;
+    const volatile int *const stop = l->ctx->stop;
+    l->ctx->stop = NULL; /* a signal is looked at behind it: nothing of it may be lost */
     ls_status status = describe(l, &checkpoint);
     if (status == LS_OK)
         status = best ? ls_checkpoint_save_best(l->ctx, l->checkpoints, &checkpoint, l->optimizer)
@@ -232,6 +234,7 @@ static ls_status write_checkpoint(ls_loop *l, bool best) {
     ls_checkpoint_clear(&checkpoint);
     if (status == LS_OK && l->carried == NULL) /* else put_memory did */
         status = ls_optimizer_release(l->ctx, l->optimizer);
+    l->ctx->stop = stop;
     return status;
 }
 
@@ -330,9 +333,14 @@ static ls_status share_state(ls_loop *l, bool *found) {
 }
 
 static ls_status load_first(ls_loop *l, bool all, ls_checkpoint *checkpoint, bool *found) {
-    LS_TRY(all ? ls_checkpoint_load(l->ctx, l->checkpoints, l->optimizer, checkpoint, found)
-               : ls_checkpoint_load_scheduled(l->ctx, l->checkpoints, ls__loop_rollback_schedule(l),
-                                              l->optimizer, checkpoint, found));
+    const volatile int *const stop = l->ctx->stop;
+    if (!all) l->ctx->stop = NULL; /* a run that rolls back does so whole */
+    const ls_status status =
+        all ? ls_checkpoint_load(l->ctx, l->checkpoints, l->optimizer, checkpoint, found)
+            : ls_checkpoint_load_scheduled(l->ctx, l->checkpoints, ls__loop_rollback_schedule(l),
+                                           l->optimizer, checkpoint, found);
+    l->ctx->stop = stop;
+    LS_TRY(status);
     LS_TRY(ls_optimizer_release(l->ctx, l->optimizer));
     return *found ? restore(l, checkpoint, all) : LS_OK;
 }

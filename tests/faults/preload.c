@@ -201,6 +201,11 @@ SHOWN ssize_t read(int fd, void *bytes, size_t count) {
     return REAL(read)(fd, bytes, failure == FAULT_SHORT && count > 1 ? 1 : count);
 }
 
+SHOWN ssize_t pread(int fd, void *bytes, size_t count, off_t offset) {
+    FAIL_FD("read", fd)
+    return REAL(pread)(fd, bytes, failure == FAULT_SHORT && count > 1 ? 1 : count, offset);
+}
+
 SHOWN ssize_t write(int fd, const void *bytes, size_t count) {
     FAIL_FD("write", fd)
     const ssize_t written =

@@ -11,26 +11,26 @@ ls_status ls_hay_open(ls_suite *suite, ls_hay *out) {
     *out = (ls_hay){.text = ls_noise_sentence, .length = strlen(ls_noise_sentence)};
     json_object_set_new(suite->notes, "haystack", json_string("noise"));
     if (suite->settings.path[0] == '\0') return LS_OK;
-    LS_TRY(ls_map_open(suite->ctx, suite->settings.path, &out->map));
-    out->text = (const char *)out->map.bytes;
-    out->length = out->map.length;
+    LS_TRY(ls_whole_read(suite->ctx, suite->settings.path, &out->whole));
+    out->text = (const char *)out->whole.bytes;
+    out->length = out->whole.length;
     if (out->length == 0)
         return LS_FAIL(suite->ctx, LS_EINPUT, "%s has no text", suite->settings.path);
-    LS_TRY(ls_lines_check(suite->ctx, suite->settings.path, &out->map));
+    LS_TRY(ls_lines_check(suite->ctx, suite->settings.path, &out->whole));
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)ls_hash(out->text, out->length));
     json_object_set_new(suite->notes, "haystack", json_string(hash));
     return LS_OK;
 }
 
 void ls_hay_close(ls_hay *hay) {
-    ls_map_close(&hay->map);
+    ls_whole_free(&hay->whole);
 }
 
 ls_status ls_hay_tokens(const ls_suite *suite, const ls_hay *hay, int64_t example, int64_t tokens,
                         ls_ids *out) {
     enum { BYTES_EACH = 8 }; /* of a token, more than most have */
     const ls_random random = ls_suite_random(suite, "suite haystack", example);
-    size_t start = hay->map.bytes == NULL ? 0 : ls_random_below(random, 0, hay->length);
+    size_t start = hay->whole.bytes == NULL ? 0 : ls_random_below(random, 0, hay->length);
     while (start > 0 && start < hay->length && hay->text[start - 1] != '\n') start++;
     if (start >= hay->length) start = 0;
     while ((int64_t)out->count < tokens) {

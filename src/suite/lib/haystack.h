@@ -7,7 +7,7 @@
 
 /* suite.path, or the noise sentence again and again. */
 typedef struct ls_hay {
-    ls_map map;
+    ls_whole whole;
     const char *text;
     size_t length;
 } ls_hay;

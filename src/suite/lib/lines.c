@@ -5,33 +5,33 @@
 #include <utf8proc.h>
 
 /* The number of the line with the first byte that is not UTF-8; 0: all is. */
-static int64_t bad_line(const ls_map *map) {
+static int64_t bad_line(const ls_whole *whole) {
     int64_t line = 1;
-    for (size_t at = 0; at < map->length;) {
+    for (size_t at = 0; at < whole->length;) {
         utf8proc_int32_t point;
-        if (map->bytes[at] < 0x80) {
-            line += map->bytes[at++] == '\n';
+        if (whole->bytes[at] < 0x80) {
+            line += whole->bytes[at++] == '\n';
             continue;
         }
         const utf8proc_ssize_t taken =
-            utf8proc_iterate(map->bytes + at, (utf8proc_ssize_t)(map->length - at), &point);
+            utf8proc_iterate(whole->bytes + at, (utf8proc_ssize_t)(whole->length - at), &point);
         if (taken <= 0) return line;
         at += (size_t)taken;
     }
     return 0;
 }
 
-ls_status ls_lines_check(ls_ctx *ctx, const char *path, const ls_map *map) {
-    const int64_t bad = bad_line(map);
+ls_status ls_lines_check(ls_ctx *ctx, const char *path, const ls_whole *whole) {
+    const int64_t bad = bad_line(whole);
     if (bad == 0) return LS_OK;
     return LS_FAIL(ctx, LS_EINPUT, "%s: line %lld is not UTF-8", path, (long long)bad);
 }
 
 static ls_status find_lines(ls_ctx *ctx, ls_lines *out) {
-    if (out->map.length == 0) return LS_OK; /* and there is no map */
-    const char *text = (const char *)out->map.bytes, *end = text + out->map.length;
+    if (out->whole.length == 0) return LS_OK; /* and no bytes */
+    const char *text = (const char *)out->whole.bytes, *end = text + out->whole.length;
     int64_t all = 1, number = 0;
-    for (size_t i = 0; i < out->map.length; i++) all += text[i] == '\n';
+    for (size_t i = 0; i < out->whole.length; i++) all += text[i] == '\n';
     out->at = ls_new(ctx, (size_t)all, sizeof *out->at);
     out->length = ls_new(ctx, (size_t)all, sizeof *out->length);
     out->number = ls_new(ctx, (size_t)all, sizeof *out->number);
@@ -55,19 +55,19 @@ ls_status ls_lines_open(ls_suite *suite, const char *path, ls_lines *out) {
     ls_ctx *ctx = suite->ctx;
     char hash[20];
     *out = (ls_lines){.path = path};
-    LS_TRY(ls_map_open(ctx, path, &out->map));
-    LS_TRY(ls_lines_check(ctx, path, &out->map));
+    LS_TRY(ls_whole_read(ctx, path, &out->whole));
+    LS_TRY(ls_lines_check(ctx, path, &out->whole));
     LS_TRY(find_lines(ctx, out));
     if (out->count == 0) return LS_FAIL(ctx, LS_EINPUT, "%s has no lines", path);
     snprintf(hash, sizeof hash, "%016llx",
-             (unsigned long long)ls_hash(out->map.bytes, out->map.length));
+             (unsigned long long)ls_hash(out->whole.bytes, out->whole.length));
     const char *name = strrchr(path, '/');
     json_object_set_new(suite->notes, name == NULL ? path : name + 1, json_string(hash));
     return LS_OK;
 }
 
 void ls_lines_close(ls_ctx *ctx, ls_lines *lines) {
-    ls_map_close(&lines->map);
+    ls_whole_free(&lines->whole);
     ls_free(ctx, lines->at);
     ls_free(ctx, lines->length);
     ls_free(ctx, lines->number);

@@ -5,7 +5,7 @@
 #include "suite/suite.h"
 
 typedef struct ls_lines {
-    ls_map map;
+    ls_whole whole;
     const char *path;
     const char **at; /* [count]: where each line begins; empty ones are left out */
     size_t *length;  /* [count] */
@@ -17,7 +17,7 @@ typedef struct ls_lines {
  * sentence where it has no lines. Close in any case. */
 ls_status ls_lines_open(ls_suite *suite, const char *path, ls_lines *out);
 /* LS_EINPUT where a file is not UTF-8: it names the line. */
-ls_status ls_lines_check(ls_ctx *ctx, const char *path, const ls_map *map);
+ls_status ls_lines_check(ls_ctx *ctx, const char *path, const ls_whole *whole);
 void ls_lines_close(ls_ctx *ctx, ls_lines *lines);
 /* The line as a JSON object; a new reference. */
 ls_status ls_lines_json(ls_ctx *ctx, const ls_lines *lines, int64_t index, json_t **out);

@@ -187,12 +187,12 @@ ls_status ls_questions_open(ls_suite *suite, const char *path, ls_questions *out
     ls_ctx *ctx = suite->ctx;
     const char *slash = strrchr(path, '/');
     char hash[20];
-    ls_map map = {0};
+    uint64_t number;
+    size_t length;
     *out = (ls_questions){.pool = {.ctx = ctx}};
     LS_TRY(ls_json_read(ctx, path, FILE_MAX, &out->json));
-    LS_TRY(ls_map_open(ctx, path, &map));
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)ls_hash(map.bytes, map.length));
-    ls_map_close(&map);
+    LS_TRY(ls_file_hash(ctx, path, true, &length, &number));
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)number);
     json_object_set_new(suite->notes, slash == NULL ? path : slash + 1, json_string(hash));
     if (json_is_array(json_object_get(out->json, "data")))
         LS_TRY(read_squad(ctx, path, out));

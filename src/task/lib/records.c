@@ -24,9 +24,9 @@ const char *ls_records_part_name(int part) {
 void ls_records_free(ls_ctx *ctx, ls_records *records) {
     if (records == NULL) return;
     for (int p = 0; p < LS_RECORDS_PARTS; p++) ls_free(ctx, records->parts[p].at);
-    for (size_t i = 0; i < records->map_count; i++) ls_map_close(&records->maps[i]);
+    for (size_t i = 0; i < records->file_count; i++) ls_whole_free(&records->files[i]);
     for (size_t i = 0; i < records->text_count; i++) ls_text_clear(ctx, &records->texts[i]);
-    ls_free(ctx, records->maps);
+    ls_free(ctx, records->files);
     ls_free(ctx, records->texts);
     ls_free(ctx, records);
 }
@@ -39,14 +39,14 @@ ls_status ls_records_add(ls_ctx *ctx, ls_records *records, int part, ls_labelled
     return LS_OK;
 }
 
-ls_status ls_records_map(ls_ctx *ctx, ls_records *records, const char *path, ls_bytes *out) {
-    ls_map map;
-    if (!ls_array_reserve(ctx, &records->maps, &records->map_capacity, records->map_count + 1,
-                          sizeof *records->maps))
+ls_status ls_records_read(ls_ctx *ctx, ls_records *records, const char *path, ls_bytes *out) {
+    ls_whole whole;
+    if (!ls_array_reserve(ctx, &records->files, &records->file_capacity, records->file_count + 1,
+                          sizeof *records->files))
         return LS_ENOMEM;
-    LS_TRY(ls_map_open(ctx, path, &map));
-    records->maps[records->map_count++] = map;
-    *out = (ls_bytes){map.bytes, map.length};
+    LS_TRY(ls_whole_read(ctx, path, &whole));
+    records->files[records->file_count++] = whole;
+    *out = (ls_bytes){whole.bytes, whole.length};
     return LS_OK;
 }
 
@@ -203,7 +203,7 @@ static ls_status add_table(ls_ctx *ctx, ls_records *records, int part, const cha
     if (records->parts[part].count > 0)
         return LS_FAIL(ctx, LS_EINPUT, "%s: another table of the folder has the %s set", path,
                        ls_records_part_name(part));
-    LS_TRY(ls_records_map(ctx, records, path, &lines));
+    LS_TRY(ls_records_read(ctx, records, path, &lines));
     return ls_records_add_lines(ctx, records, part, table, path, lines);
 }
 

@@ -25,8 +25,8 @@ typedef struct ls_records_part {
 typedef struct ls_records {
     ls_records_part parts[LS_RECORDS_PARTS];
     /* what the records point into */
-    ls_map *maps;
-    size_t map_count, map_capacity;
+    ls_whole *files;
+    size_t file_count, file_capacity;
     ls_text *texts;
     size_t text_count, text_capacity;
 } ls_records;
@@ -44,7 +44,7 @@ void ls_records_free(ls_ctx *ctx, ls_records *records); /* NULL is fine */
 const char *ls_records_part_name(int part);
 ls_status ls_records_add(ls_ctx *ctx, ls_records *records, int part, ls_labelled record);
 /* The bytes of a file, there as long as the records are. */
-ls_status ls_records_map(ls_ctx *ctx, ls_records *records, const char *path, ls_bytes *out);
+ls_status ls_records_read(ls_ctx *ctx, ls_records *records, const char *path, ls_bytes *out);
 /* One record of this label for each .txt file of a folder, in the order of their names. */
 ls_status ls_records_add_texts(ls_ctx *ctx, ls_records *records, int part, const char *folder,
                                int32_t label);
