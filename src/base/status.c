@@ -57,6 +57,19 @@ ls_status ls_check_stop(ls_ctx *ctx, const char *what) {
     return LS_FAIL(ctx, LS_ESTOP, "stopped while %s", what);
 }
 
+/* A sentence, into the room for it. One that is longer, as those with a long path are, loses its
+ * middle: what is wrong stands at its end. */
+static void put_sentence(ls_error *error, const char *format, va_list arguments) {
+    enum { ROOM = sizeof error->message, TAIL = 160, WHOLE = 8192 };
+    char whole[WHOLE];
+    const int length = vsnprintf(whole, sizeof whole, format, arguments);
+    const size_t used = length < 0 ? 0 : strlen(whole);
+    if (used < ROOM)
+        memcpy(error->message, whole, used + 1);
+    else
+        snprintf(error->message, ROOM, "%.*s...%s", ROOM - TAIL - 4, whole, whole + used - TAIL);
+}
+
 ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, const char *format,
                      ...) {
     /* The first failure is the cause; what follows from it must not overwrite it. */
@@ -66,7 +79,7 @@ ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, co
     ctx->error.line = line;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(ctx->error.message, sizeof ctx->error.message, format, arguments);
+    put_sentence(&ctx->error, format, arguments);
     va_end(arguments);
     return code;
 }
