@@ -1,9 +1,7 @@
-/* Readers of whole files against tables: manifests of checkpoints, studies, vocabularies and numbers
- * of GGUF files, the configuration beside a SentencePiece model; and what the writer of GGUF refuses. */
+/* Readers of whole files against tables: manifests of checkpoints, vocabularies and numbers of GGUF files, the configuration beside a SentencePiece model; and what the writer of GGUF refuses. */
 #include "base/json.h"
 #include "data/tokenizer.h"
 #include "model/gguf_write.h"
-#include "study/study.h"
 #include "train_fixture.h"
 
 static void expect_sentence(const char *about, ls_status status, const ls_ctx *ctx,
@@ -99,73 +97,6 @@ static void test_manifests(void **state) {
     assert_int_equal(ls_checkpoint_edited(&f.ctx, f.folder, "nowhere", &edited), LS_OK);
     assert_false(edited); /* there is no manifest that could say so */
     fixture_close(&f, true);
-}
-
-/* ---- studies ---- */
-
-#define COMMON "model: {layers: 1, width: 16, length: 16}\ntrain: {steps: 1}\n"
-static const struct {
-    const char *text, *sentence;
-} studies[] = {
-    {COMMON "arms: {a: {train.lr: 1e-3}}\n", NULL},
-    {COMMON "arms: {a: {label: it's \"one\", train.lr: 1e-3}}\n", NULL},
-    {COMMON "arms: {a: {seeds: [1, 2]}}\n", NULL},
-    {COMMON "arms: {a: {task: copy}}\n", NULL},
-    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, eval.lengths: [32]}}\n", NULL},
-    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, extend: ntk}}\n", NULL},
-    {COMMON, "a study needs arms"},
-    {COMMON "arms: {A: {train.lr: 1e-3}}\n", "the name of an arm is made of"},
-    {COMMON "arms: {-a: {train.lr: 1e-3}}\n", "the name of an arm is made of"},
-    {COMMON "arms.a: 3\n", "must have keys"},
-    {COMMON "arms: {a123456789012345678901234567890123456789012345678901234567890123456789: "
-            "{train.lr: 1e-3}}\n",
-     "is too long"},
-    {COMMON "arms: {a: {unheard: 3}}\n", "unheard"},
-    {COMMON "arms: {a: {extend: ntk}}\n", "extends a trained model"},
-    {COMMON "arms: {a: {from: nowhere}}\n", "there is no such arm, nor a folder"},
-    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, seeds: [2]}}\n", "is for arms that train"},
-    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, train.lr: 1}}\n", "is for arms that train"},
-    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, mixer.heads: 1}}\n", "is for training"},
-    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a}, c: {from: b}}\n", "does not train itself"},
-    {COMMON "arms: {a: {seeds: [1, 1]}}\n", "seed 1 is given twice"},
-    {COMMON "arms: {a: {seeds: []}}\n", "seed"},
-    {COMMON "arms: {a: {seeds: [-1]}}\n", "seeds"},
-    {COMMON "arms: {a: {train.steps: none}}\n", "arm a: "},
-    {COMMON "arms: {a: {eval.lengths: none}}\n", "arm a: "},
-    {COMMON "arms: {a: {data.loader: none}}\n", "arm a: "},
-    {COMMON "arms: {a: {model.width: 15}}\n", "arm a: "},
-};
-
-static void test_studies(void **state) {
-    (void)state;
-    for (size_t i = 0; i < sizeof studies / sizeof studies[0]; i++) {
-        ls_ctx ctx = ls_ctx_default();
-        ls_settings settings = {0};
-        ls_study_keys keys;
-        ls_study study = {.ctx = &ctx};
-        ls_text yaml = {0};
-        const char *text = studies[i].text;
-        assert_int_equal(ls_settings_parse(&ctx, &settings, text, strlen(text), "s.yaml"), LS_OK);
-        assert_int_equal(ls_options_default(&ctx, &ls_study_options, &keys), LS_OK);
-        const ls_study_request request = {.settings = &settings,
-                                          .keys = &keys,
-                                          .file = i % 2 == 0 ? "s.yaml" : "/.yaml",
-                                          .command = "longshot study",
-                                          .program = "longshot",
-                                          .device = i % 3 == 0 ? "cuda" : "cpu",
-                                          .cache = ""};
-        keys.jobs = (int64_t)(i % 2);
-        const ls_status status = ls_study_read(&ctx, &request, &study);
-        expect_sentence(text, status, &ctx, studies[i].sentence);
-        if (status == LS_OK) {
-            ls_study_print(&study, &yaml);
-            assert_int_equal(ls_text_status(&yaml), LS_OK);
-            assert_non_null(strstr(yaml.bytes, "arms"));
-        }
-        ls_text_clear(&ctx, &yaml);
-        ls_study_clear(&study);
-        ls_settings_clear(&ctx, &settings);
-    }
 }
 
 /* ---- numbers of every kind in GGUF ---- */
@@ -414,7 +345,8 @@ static void test_sentencepiece_configs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_manifests),    cmocka_unit_test(test_studies),
+        cmocka_unit_test(test_manifests),
+
         cmocka_unit_test(test_gguf_numbers), cmocka_unit_test(test_gguf_writer),
         cmocka_unit_test(test_vocabularies), cmocka_unit_test(test_sentencepiece_configs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
