@@ -77,6 +77,27 @@ static void test_refused(void **unused) {
         "{{ 'a' b }}",
         "{% else %}",
         "{{ 99999999999999999999 }}",
+        "{{ 9223372036854775808 }}",
+        "{{ a. }}",
+        "{{ a | }}",
+        "{{ 1 not 2 }}",
+        "{% for 1 in x %}{% endfor %}",
+        "{% elif x %}",
+        "{% if x %}{% else %}{% elif x %}{% endif %}",
+        "{{ namespace(1) }}",
+        "{{ range(1, 2) }}",
+        "{{ sum(1) }}",
+        "{{ x is not odd }}",
+        "{{ [1 }}",
+        "{{ {'a' 1} }}",
+        "{{ x[1:2:3:4] }}",
+        "{{ not not not not not not not not not not not not not not not not not not not not not "
+        "not not not not not not not not not not not not not not not not not not not not not not "
+        "not not not not not not not not not not not not not not not not not not not not not x }}",
+        "{{",
+        "{%",
+        "{{ x }",
+        "{# x",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ls_ctx ctx = ls_ctx_default();
@@ -154,6 +175,9 @@ static void test_bounded(void **unused) {
         ("{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for a in range(100) %}"
          "{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}"),
         "{{ 9223372036854775807 + 1 }}",
+        "{{ 0 - 9223372036854775807 - 2 }}",
+        "{{ 9223372036854775807 * 2 }}",
+        "{{ range(9223372036854775807) }}",
         "{{ 1 % 0 }}",
         "{{ nothing.at.all }}",
         "{{ messages }}",
@@ -164,6 +188,11 @@ static void test_bounded(void **unused) {
         "xxxxxxxx xxxxxxxx xxxxxxxx xxxxxxxx{% endfor %}{% endfor %}",
         /* large by the way */
         LONG_TEXT "{{ (x | replace('a', x)) | length }}",
+        LONG_TEXT "{{ x ~ x ~ x }}",
+        LONG_TEXT "{{ x }}{{ x }}{{ x }}",
+        LONG_TEXT "{% for a in range(99) %}{% set y = x.strip() %}{% endfor %}x",
+        LONG_TEXT "{% for a in range(99) %}{% set y = x[1:] %}{% endfor %}x",
+        LONG_TEXT "{% for a in range(99) %}{% set y = x | tojson %}{% endfor %}x",
         LONG_TEXT "{% set ns = namespace(l=[]) %}{% for a in range(9999) %}"
                   "{% set ns.l = ns.l + [x ~ a] %}{% endfor %}x",
         LONG_TEXT "{% for a in range(100000) %}{% set y = 'b' in x %}{% endfor %}x",

@@ -184,6 +184,13 @@ EXPRESSIONS = [
     "{{ range(-1) | length }}{{ range(0) | length }}",
     "{{ range('a') }}",
     "{{ raise_exception(nothing) }}",
+    "{{ '\u2028\u2029a\u0085'.strip() }}|{{ '\u0001\u000ea\u007f'.strip() | length }}|{{ '\u001c\u0020a\u001f'.lstrip() | length }}|",
+    "{{ 'a' | replace('a', 'b', 'c') }}",
+    "{% generation %}a{{ 1 == nothing }}{% endgeneration %}{{ nothing == [] }}",
+    "{{ {} in {'a': 1} }}",
+    "{{ [1] in {'a': 1} }}",
+    "{{ nothing in {'a': 1} }}{{ none in {'a': 1} }}",
+    "{{ 'ab'[1:9] }}{{ 'ab'[9:1] }}|{{ [1, 2, 3][5:-9:-1] | length }}{{ [1, 2, 3][-9:9] | length }}",
     "{{ 'a\\\\b\\'c\\\"\\r|\\t|' }}{{ \"it's\" }}{{ 'a' if true is defined else 'b' }}",
     "{{ 9223372036854775807 - 1 }}{{ 0 - 9223372036854775807 }}{{ 7 % -1 }}{{ (0 - 7) % -1 }}{{ -6 % 3 }}{{ 6 % -4 }}",
 ]
