@@ -68,6 +68,11 @@ static void test_write_and_read(void **state) {
     free(text);
     json_decref(json);
     ls_token_file_close(&ctx, file);
+    /* a signal is heard while a file, which may be large, is checked */
+    const volatile int stop = 1;
+    ctx.stop = &stop;
+    assert_int_equal(ls_token_file_open(&ctx, fixture_path("small.tokens"), &file), LS_ESTOP);
+    assert_non_null(strstr(ctx.error.message, "checking a token file"));
 }
 
 static void test_writer_refuses(void **state) {
