@@ -88,6 +88,13 @@ static void test_refused(void **unused) {
         "{{ range(1, 2) }}",
         "{{ sum(1) }}",
         "{{ x is not odd }}",
+        /* an argument of the test to Jinja, which no test here has */
+        "{{ x is defined in [true] }}",
+        "{{ x is defined if y else z }}",
+        "{{ x is string 'a' }}",
+        "{{ x is string(1) }}",
+        "{{ x is defined is true }}",
+        "{% if x if y else z %}{% endif %}",
         "{{ [1 }}",
         "{{ {'a' 1} }}",
         "{{ x[1:2:3:4] }}",
@@ -229,8 +236,8 @@ static void test_chains(void **unused) {
     (void)unused;
     static const struct {
         const char *first, *link;
-    } chains[] = {{"x", ".a"},           {"x", "[1]"},          {"'x'", "|trim"},  {"1", "+1"},
-                  {"true", " and true"}, {"'x'", " is string"}, {"'x'", " ~ 'x'"}, {"1", " < 1"}};
+    } chains[] = {{"x", ".a"},           {"x", "[1]"},      {"'x'", "|trim"}, {"1", "+1"},
+                  {"true", " and true"}, {"'x'", " ~ 'x'"}, {"1", " < 1"}};
     enum { LINKS = 100000, ROOM = 16 * LINKS };
     char *source = malloc(ROOM);
     json_t *messages = json_array();

@@ -96,7 +96,7 @@ static void read_if(reader *r, ls_t_node *body) {
     ls_t_node *node = ls_t_make(&r->p, LS_T_IF);
     const char *ended = "elif";
     while (r->p.status == LS_OK && strcmp(ended, "endif") != 0) {
-        if (strcmp(ended, "elif") == 0) ls_t_add(&r->p, node, ls_t_expression(&r->p));
+        if (strcmp(ended, "elif") == 0) ls_t_add(&r->p, node, ls_t_operand(&r->p));
         close_tag(r);
         const bool last = strcmp(ended, "else") == 0;
         ls_t_add(&r->p, node, read_body(r, ends, &ended));
@@ -285,7 +285,7 @@ static json_t *call_method(ls_t_run *run, const ls_t_node *node) {
     json_t *argument[MOST] = {NULL};
     const size_t count = (size_t)ls_min((int64_t)node->parts, MOST);
     for (size_t i = 0; i < count; i++) argument[i] = ls_t_evaluate(run, node->part[i]);
-    json_t *value = run->status == LS_OK ? ls_t_method(run, node->text, argument, count)
+    json_t *value = run->status == LS_OK ? ls_t_method(run, node, argument, count)
                                          : json_incref(run->undefined);
     for (size_t i = 0; i < count; i++) json_decref(argument[i]);
     return value;

@@ -28,8 +28,12 @@ typedef enum {
     LS_T_BODY,   /* part */
 } ls_t_kind;
 
+/* Python's methods, and Jinja's filters. */
+typedef enum { LS_T_AS_METHOD = 1, LS_T_AS_FILTER = 2 } ls_t_use;
+
 typedef struct ls_t_node {
     ls_t_kind kind;
+    ls_t_use use; /* of a method */
     char *text, *member;
     size_t length;
     json_t *value;
@@ -92,13 +96,12 @@ json_t *ls_t_join(ls_t_run *run, const json_t *a, const json_t *b); /* as they a
 /* What a loop goes through: a list's values, a mapping's keys, a text's characters; nothing where
  * the value is undefined. */
 json_t *ls_t_members(ls_t_run *run, const json_t *value);
-json_t *ls_t_method(ls_t_run *run, const char *name, json_t *const *argument, size_t count);
+json_t *ls_t_method(ls_t_run *run, const ls_t_node *node, json_t *const *argument, size_t count);
 json_t *ls_t_operate(ls_t_run *run, const char *sign, const json_t *a, const json_t *b);
 json_t *ls_t_slice(ls_t_run *run, const json_t *whole, const json_t *const bound[3]);
 json_t *ls_t_get(ls_t_run *run, const json_t *object, const json_t *key);
 bool ls_t_is(ls_t_run *run, const char *test, const json_t *value);
-/* Python's methods, and Jinja's filters, with so many arguments behind the object. */
-typedef enum { LS_T_AS_METHOD = 1, LS_T_AS_FILTER = 2 } ls_t_use;
+/* Whether there is such a one with so many arguments behind the object. */
 bool ls_t_knows_method(const char *name, ls_t_use use, size_t arguments);
 bool ls_t_knows_test(const char *name);
 

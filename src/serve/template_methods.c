@@ -291,10 +291,13 @@ bool ls_t_knows_method(const char *name, ls_t_use use, size_t arguments) {
     return false;
 }
 
-json_t *ls_t_method(ls_t_run *run, const char *name, json_t *const *argument, size_t count) {
+json_t *ls_t_method(ls_t_run *run, const ls_t_node *node, json_t *const *argument, size_t count) {
     size_t i = 0;
-    while (i + 1 < METHODS && strcmp(methods[i].name, name) != 0) i++;
+    while (i + 1 < METHODS && strcmp(methods[i].name, node->text) != 0) i++;
     if (argument[0] == run->undefined && !methods[i].undefined)
-        return ls_t_fail(run, "the chat template has %s of what is undefined", name);
+        return ls_t_fail(run, "the chat template has %s of what is undefined", node->text);
+    const bool of_mapping = methods[i].call == get || methods[i].call == items;
+    if (node->use == LS_T_AS_METHOD && !of_mapping && !json_is_string(argument[0]))
+        return ls_t_fail(run, "the chat template has %s of what is no text", node->text);
     return methods[i].call(run, argument, count);
 }

@@ -266,6 +266,7 @@ static ls_t_node *read_method(ls_t_parser *p, ls_t_node *object, char *name, ls_
         return NULL;
     }
     node->text = name;
+    node->use = use;
     ls_t_add(p, node, object);
     if (brackets) read_parts(p, node, ")", false);
     if (p->status == LS_OK && !ls_t_knows_method(name, use, node->parts - 1))
@@ -295,6 +296,21 @@ static ls_t_node *read_attribute(ls_t_parser *p, ls_t_node *object) {
     return node;
 }
 
+/* Whether what follows a test's name is its argument to Jinja, which no test here has. */
+static bool has_argument(ls_t_parser *p) {
+    static const char *const others[] = {"else", "or", "and"};
+    const char *at;
+    ls_t_blank(p);
+    at = p->at;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (ls_t_word(p, others[i])) {
+            p->at = at;
+            return false;
+        }
+    return at < p->end &&
+           (isalnum((unsigned char)*at) || (*at != '\0' && strchr("_'\"([{", *at) != NULL));
+}
+
 static ls_t_node *read_test(ls_t_parser *p, ls_t_node *value) {
     const bool no = ls_t_word(p, "not");
     ls_t_node *node = ls_t_make(p, LS_T_TEST), *around;
@@ -306,6 +322,7 @@ static ls_t_node *read_test(ls_t_parser *p, ls_t_node *value) {
     }
     node->a = value;
     node->text = name;
+    if (has_argument(p)) ls_t_refuse(p, "the test \"is %.40s\" with an argument", name);
     if (!no) return node;
     if ((around = ls_t_make(p, LS_T_NOT)) != NULL) around->a = node;
     return around;
