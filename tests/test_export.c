@@ -42,6 +42,8 @@ static const struct {
     {"llama", LLAMA "mixer.heads=4", "extend=yarn extend.factor=3 extend.beta_fast=20", false},
     {"llama", LLAMA "mixer.heads=4", "extend=ntk extend.factor=3 extend.dyn=fixed", false},
     {"llama", LLAMA "mixer.heads=4", "extend=llama3 extend.factor=3", true},
+    {"llama", LLAMA "mixer.heads=4",
+     "extend=longrope extend.short_factor=1,1.5 extend.long_factor=2,3 extend.original=12", false},
     {"mistral", LLAMA "mixer.heads=4 mixer.window=5", "", false},
     {"qwen2", LLAMA "mixer.heads=4 mixer.bias=true mixer.out_bias=false", "", true},
     {"qwen2",
@@ -134,6 +136,14 @@ static const struct {
      GEMMA NEAR "model.norm_place=sandwich mixer.qk_norm=head mixer.qk_epsilon=1e-5 "
                 "mixer.near.positions=trained",
      "extend=interpolation extend.factor=3", true},
+    /* windows on all layers, and on none */
+    {"gemma3_text",
+     GEMMA "model.norm_place=sandwich mixer.qk_norm=head mixer.qk_epsilon=1e-5 mixer.window=5 "
+           "mixer.rope_base=5000 position.base=20000",
+     "", true},
+    {"gemma3_text",
+     GEMMA "model.norm_place=sandwich mixer.qk_norm=head mixer.qk_epsilon=1e-5 position.base=20000",
+     "", true},
     {"opt",
      "model.position=learned position.length=24 position.offset=2 mixer.heads=4 mixer.bias=true "
      "model.activation=relu",
@@ -293,6 +303,19 @@ static void what_no_family_has_is_named(void **state) {
         {LLAMA "mixer.heads=4 model.layers=attention,mamba", "", "hf", "layers.1.mixer=mamba"},
         {LLAMA "mixer.heads=4 mixer.window=5", "", "gguf", "window"},
         {LLAMA "mixer.heads=4", "extend=ntk extend.dyn=fixed", "gguf", "dynamic"},
+        {LLAMA "mixer.heads=4", "extend=longrope extend.short_factor=1,2 extend.long_factor=2,3",
+         "gguf", "llama.cpp has no longrope scaling"},
+        {LLAMA "mixer.heads=4", "extend=yarn extend.factor=3 extend.beta_fast=20", "gguf",
+         "other keys than factor and original"},
+        {LLAMA "mixer.heads=4", "extend=yarn extend.factor=3 extend.beta_slow=2", "gguf",
+         "other keys than factor and original"},
+        {LLAMA "mixer.heads=4", "extend=yarn extend.factor=3 extend.attention_factor=2", "gguf",
+         "other keys than factor and original"},
+        {LLAMA "mixer.heads=4",
+         "extend=yarn extend.factor=3 extend.mscale=2 extend.mscale_all_dim=1", "gguf",
+         "other keys than factor and original"},
+        {LLAMA "mixer.heads=4", "extend=yarn extend.factor=3 extend.truncate=false", "gguf",
+         "other keys than factor and original"},
         {SSM "model.mixer=mamba mixer.conv_bias=false", "", "gguf", "bias on the convolution"},
         {SSM "model.mixer=mamba mixer.inner_norm=true mixer.inner_epsilon=1e-3", "", "gguf",
          "inner_epsilon"},
@@ -322,6 +345,40 @@ static void what_no_family_has_is_named(void **state) {
         assert_false(ls_path_exists("/tmp/longshot-none.gguf"));
         assert_false(ls_path_exists("/tmp/longshot-none.gguf.tmp"));
         ls_trained_clear(&trained);
+    }
+}
+
+/* A family that is asked for is taken, or it is said why it cannot be. */
+static void families_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *family, *settings, *says; /* NULL: it is taken */
+    } rows[] = {
+        {"mistral", LLAMA "mixer.heads=4", NULL},
+        {"qwen3", LLAMA "mixer.heads=4", "this model is no qwen3: it has"},
+        {"mamba", LLAMA "mixer.heads=4", "no family mamba that can be written for mixer attention"},
+        {"nobody", LLAMA "mixer.heads=4", "there is no family nobody"},
+        {"llama", SSM "model.mixer=mamba", "no family llama that can be written for mixer mamba"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_trained trained;
+        const char *chosen = NULL;
+        char path[] = "/tmp/longshot-export-XXXXXX", out[64];
+        assert_non_null(mkdtemp(path));
+        snprintf(out, sizeof out, "%s/model", path);
+        open_model(&ctx, rows[i].settings, "", &trained);
+        ls_export_settings settings = settings_of(out, "hf");
+        snprintf(settings.family, sizeof settings.family, "%s", rows[i].family);
+        const ls_status status = ls_export(&trained, &settings, &chosen);
+        if (rows[i].says == NULL ? status != LS_OK
+                                 : strstr(ctx.error.message, rows[i].says) == NULL)
+            fail_msg("%s: %s", rows[i].family, ctx.error.message);
+        if (status == LS_OK) assert_string_equal(chosen, rows[i].family);
+        assert_int_equal(ls_path_exists(out), status == LS_OK);
+        ctx.error = (ls_error){0};
+        ls_trained_clear(&trained);
+        expect(&ctx, ls_folder_remove(&ctx, path));
     }
 }
 
@@ -379,6 +436,7 @@ int main(void) {
         cmocka_unit_test(every_family_gives_back_the_same_bits),
         cmocka_unit_test(shards_give_back_the_same_bits),
         cmocka_unit_test(what_no_family_has_is_named),
+        cmocka_unit_test(families_by_name),
         cmocka_unit_test(what_stands_there_is_not_overwritten),
         cmocka_unit_test(without_memory_nothing_is_left),
     };
