@@ -236,6 +236,10 @@ static void test_windows(void **state) {
          "model.layers=attention:near,attention mixer.near.window=4 mixer.score_scale="
          "0.35355339059"},
         {gemma3, PATTERN "u:3", NULL, "mixer.window=4"},
+        /* the largest model divides by the root of width / heads, others by that of a head */
+        {gemma3, PATTERN "u:6 A.attention.key_length=u:4", NULL, "mixer.score_scale=0.5"},
+        {gemma3, PATTERN "u:6 A.attention.key_length=u:4 A.block_count=u:62", NULL,
+         "mixer.score_scale=0.35355339059"},
         {gemma3, PATTERN "B:0,1", NULL, "model.layers=attention,attention:near"},
         {gemma3, PATTERN "B:1,1", NULL, "mixer.window=4"},
         {gemma3, PATTERN "B:1,0,1", "`layer_types` must list 2 layers", NULL},
@@ -365,6 +369,8 @@ static void test_parts(void **state) {
         {"m-00001-of-00002.gguf", PART(0, 2), PART(1, 2) " @output_norm.weight=1,2", NULL},
         {"m.gguf", "split.count=u:1", NULL, NULL},
         {"m.gguf", "split.count=s:two", NULL, NULL},
+        {"m.gguf", "split.count=I:-2", NULL, "is one of -2 parts"},
+        {"m.gguf", "split.count=u:1000", NULL, "is one of 1000 parts"},
         {"m.gguf", PART(0, 2), NULL, "is one of 2 parts: open the first, ...-00001-of-00002.gguf"},
         {"m-00001-of-05000.gguf", PART(0, 5000), NULL, "is one of 5000 parts"},
         {"m-00001-of-00002.gguf", PART(1, 2), NULL, "is one of 2 parts"},

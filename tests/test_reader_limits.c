@@ -7,11 +7,14 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "base/json.h"
 #include "data/tokenizer.h"
 #include "failing_allocator.h"
 #include "mixer/mixer.h"
 #include "model/model.h"
 #include "position/position.h"
+#include "report/figures.h"
+#include "report/report.h"
 #include "study/study.h"
 #include "train/metrics.h"
 
@@ -305,9 +308,84 @@ static void test_streams_without_memory(void **state) {
     assert_true(mixers >= 10 && positions >= 5 && extensions >= 5);
 }
 
+/* ---- results of any length ---- */
+
+static json_t *many(size_t count, const char *each) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_loads(each, JSON_DECODE_ANY, NULL));
+    return list;
+}
+
+/* A page is made of so many arms and rows at most. */
+static void test_results_have_limits(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *sentence;
+        size_t arms, rows;
+    } cases[] = {
+        {"results.json", "`arms` must be a list of at most 10000", 10001, 0},
+        {"results.json", "`results` must be a list of at most 4096 rows", 1, 4097},
+        {"timing.json", "is not the timing of a study", 10001, 0},
+    };
+    ls_ctx ctx = ls_ctx_default();
+    expect("a folder", ls_folder_make(&ctx, in_folder("limits")), &ctx, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[64];
+        json_t *arms = many(cases[i].arms, "{\"name\": \"a\"}");
+        if (cases[i].rows > 0)
+            json_object_set_new(json_array_get(arms, 0), "results", many(cases[i].rows, "{}"));
+        json_t *sound = json_pack("{s:s, s:[]}", "format", "longshot-study-1", "arms");
+        json_t *json = json_pack("{s:s, s:o}", "format", "longshot-study-1", "arms", arms);
+        expect("sound", ls_json_write(&ctx, in_folder("limits/results.json"), sound), &ctx, NULL);
+        snprintf(path, sizeof path, "limits/%s", cases[i].file);
+        expect("file", ls_json_write(&ctx, in_folder(path), json), &ctx, NULL);
+        expect(cases[i].sentence, ls_report_write(&ctx, in_folder("limits"), NULL), &ctx,
+               cases[i].sentence);
+        json_decref(sound);
+        json_decref(json);
+    }
+}
+
+/* Members of a row of figures, by what its texts and names may be. */
+static void test_figures_have_limits(void **state) {
+    (void)state;
+    static const char peer[] = "{\"seconds\": 1.0, \"spread\": 0.0, \"ratio\": 1.0}";
+    ls_ctx ctx = ls_ctx_default();
+    char letters[600];
+    memset(letters, 'n', sizeof letters);
+    letters[sizeof letters - 1] = '\0';
+    for (int which = 0; which < 5; which++) {
+        static const char *const sentences[] = {
+            "`kind` of mixers, row 1, must be a short text",
+            "`peers` of mixers, row 1, must be an object with few members",
+            "`peers` of mixers, row 1, must be objects of short names",
+            "`missing` of mixers, row 1, must be an object with few members",
+            "`missing` of mixers, row 1, must be short texts"};
+        json_t *row = json_pack("{s:f, s:f}", "seconds", 1.0, "spread", 0.0);
+        json_t *peers = json_object(), *missing = json_object();
+        for (int i = 0; i < 17; i++) {
+            char name[8];
+            snprintf(name, sizeof name, "p%d", i);
+            if (which == 1) json_object_set_new(peers, name, json_loads(peer, 0, NULL));
+            if (which == 3) json_object_set_new(missing, name, json_string("no"));
+        }
+        if (which == 0) json_object_set_new(row, "kind", json_string(letters));
+        if (which == 2) json_object_set_new(peers, letters, json_loads(peer, 0, NULL));
+        if (which == 4) json_object_set_new(missing, letters, json_string("no"));
+        json_object_set_new(row, "peers", peers);
+        json_object_set_new(row, "missing", missing);
+        json_t *figures = json_pack("{s:{s:s}, s:[o]}", "machine", "name", "A", "mixers", row);
+        expect(sentences[which], ls_figures_check(&ctx, figures, "f.json"), &ctx, sentences[which]);
+        json_decref(figures);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics_have_places),
+        cmocka_unit_test(test_results_have_limits),
+        cmocka_unit_test(test_figures_have_limits),
         cmocka_unit_test(test_rows_on_a_full_disk),
         cmocka_unit_test(test_rows_without_memory),
         cmocka_unit_test(test_texts_without_memory_or_time),

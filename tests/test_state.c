@@ -2,6 +2,9 @@
  * before anything is changed, and what is accepted can be run. */
 #include "state_fixture.h"
 
+#include "failing_allocator.h"
+#include "tensor/engine/program_internal.h"
+
 enum { HEAD = 32, PORT_HEAD = 32 };
 
 static int64_t number_at(const ls_text *text, size_t at) {
@@ -179,8 +182,110 @@ static void others_are_refused(void **unused) {
     stream_close(&b);
 }
 
+/* ---- content that goes elsewhere ---- */
+
+/* Takes so many pieces, and fails at the next. */
+typedef struct sink {
+    ls_ctx *ctx;
+    int64_t room;
+    size_t bytes;
+} sink;
+
+static ls_status take_some(void *user, const void *bytes, size_t length) {
+    sink *s = user;
+    (void)bytes;
+    if (s->room-- == 0) return LS_FAIL(s->ctx, LS_EIO, "no room");
+    s->bytes += length;
+    return LS_OK;
+}
+
+/* Wherever a sink fails its failure is the outcome; else it has had every byte. */
+static void sinks_that_fail(void **unused) {
+    (void)unused;
+    for (size_t which = 0; which < CASES; which++) {
+        stream s;
+        stream_open(&s, which, false);
+        for (int rows = 0; rows < 2; rows++) {
+            ls_status status = LS_EIO;
+            for (int64_t room = 0; status != LS_OK; room++) {
+                sink to = {.ctx = &s.ctx, .room = room};
+                status = rows ? ls_state_put_rows(&s.ctx, s.b.state, take_some, &to)
+                              : ls_state_put(&s.ctx, s.b.state, take_some, &to);
+                if (status == LS_OK)
+                    assert_int_equal(to.bytes, rows ? ls_state_rows_length(s.b.state)
+                                                    : ls_state_length(s.b.state));
+                else
+                    assert_int_equal(status, LS_EIO);
+                s.ctx.error = (ls_error){0};
+            }
+        }
+        stream_close(&s);
+    }
+}
+
+static ls_status copy_and_mark(ls_ctx *ctx, void *user) {
+    stream *s = user;
+    ls_state *copy = NULL, *mark = NULL;
+    const ls_allocator before = s->ctx.allocator;
+    s->ctx.allocator = ctx->allocator; /* a state's memory is its own context's */
+    ls_status status = ls_state_copy(s->b.state, &copy);
+    if (status == LS_OK) status = ls_state_mark(s->b.state, &mark);
+    ls_state_free(&s->ctx, copy);
+    ls_state_free(&s->ctx, mark);
+    ctx->error = s->ctx.error;
+    s->ctx.allocator = before;
+    s->ctx.error = (ls_error){0};
+    return status;
+}
+
+static void copies_without_memory(void **unused) {
+    (void)unused;
+    for (size_t which = 0; which < CASES; which++) {
+        stream s;
+        stream_open(&s, which, false);
+        fail_each_allocation(copy_and_mark, &s);
+        stream_run_on(&s);
+        stream_close(&s);
+    }
+}
+
+/* A mark is made again of the state it was made of alone; values are those of a port's own shape. */
+static void shapes_are_checked(void **unused) {
+    (void)unused;
+    stream a, b;
+    double values[2 * CAPACITY * WIDTH * 64];
+    ls_state *mark;
+    stream_open(&a, 7, false);
+    stream_open(&b, 8, false);
+    expect(&b.ctx, ls_state_mark(b.b.state, &mark));
+    assert_int_not_equal(a.b.program->ports.count, b.b.program->ports.count);
+    assert_int_equal(ls_state_mark_again(a.b.state, mark), LS_EBUG);
+    expect(&b.ctx, ls_state_mark_again(b.b.state, mark));
+    ls_state_free(&b.ctx, mark);
+    for (size_t i = 0; i < a.b.program->ports.count; i++) {
+        const ls_port *port = a.b.program->ports.at[i];
+        const int64_t room = port->tensor->rank > 1 ? port->tensor->dim[1] : 1;
+        const int64_t width = ls_count(port->tensor) / (port->tensor->dim[0] * room);
+        if (port->kind != LS_PORT_VALUE || port->tensor->type > LS_BF16) continue;
+        a.ctx.error = (ls_error){0};
+        expect(&a.ctx, ls_state_values(a.b.program, a.b.state, port->name, room, width, values));
+        assert_int_equal(
+            ls_state_values(a.b.program, a.b.state, port->name, room + 1, width, values),
+            LS_EINPUT);
+        assert_int_equal(
+            ls_state_values(a.b.program, a.b.state, port->name, room, width + 1, values),
+            LS_EINPUT);
+    }
+    a.ctx.error = b.ctx.error = (ls_error){0};
+    stream_close(&a);
+    stream_close(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sinks_that_fail),
+        cmocka_unit_test(copies_without_memory),
+        cmocka_unit_test(shapes_are_checked),
         cmocka_unit_test(begins_are_kept_and_checked),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(forged_extents_are_refused),
