@@ -149,12 +149,17 @@ static ls_status open_and_draw(ls_ctx *ctx, void *text) {
     return status;
 }
 
+/* A document longer than the pieces that memory is taken in. */
 static void test_memory(void **state) {
     (void)state;
-    char text[sizeof squad], pairs[] = "[" HOTPOT("[\"t\", [\"one. \", \"two.\"]]") "]";
+    enum { LETTERS = 300000 };
+    char text[sizeof squad], *pairs = malloc(LETTERS + 200);
+    assert_non_null(pairs);
     memcpy(text, squad, sizeof squad);
     fail_each_allocation(open_and_draw, text);
+    snprintf(pairs, LETTERS + 200, "[" HOTPOT("[\"t\", [\"one. \", \"%0*d\"]]") "]", LETTERS, 0);
     fail_each_allocation(open_and_draw, pairs);
+    free(pairs);
 }
 
 int main(void) {

@@ -104,6 +104,30 @@ static void test_studies(void **state) {
     }
 }
 
+/* A checkpoint is opened where it lies, or not at all. */
+static void test_studies_of_long_paths(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_settings settings = {0};
+    ls_study_keys keys;
+    ls_study study = {.ctx = &ctx};
+    static char path[LONGEST + 8], text[LONGEST + 64];
+    pad(path, OPENED, 600);
+    const int length = snprintf(text, sizeof text, "arms: {a: {from: %s}}\n", path);
+    assert_int_equal(ls_settings_parse(&ctx, &settings, text, (size_t)length, "s.yaml"), LS_OK);
+    assert_int_equal(ls_options_default(&ctx, &ls_study_options, &keys), LS_OK);
+    const ls_study_request request = {.settings = &settings,
+                                      .keys = &keys,
+                                      .file = "s.yaml",
+                                      .command = "longshot study",
+                                      .program = "longshot",
+                                      .device = "cpu",
+                                      .cache = ""};
+    expect_sentence(text, ls_study_read(&ctx, &request, &study), &ctx, "is too long");
+    ls_study_clear(&study);
+    ls_settings_clear(&ctx, &settings);
+}
+
 /* Several ranks have one job each at a time. */
 static void test_studies_of_ranks(void **state) {
     (void)state;
@@ -278,9 +302,13 @@ static void test_study_folders(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_studies),      cmocka_unit_test(test_studies_of_ranks),
-        cmocka_unit_test(test_studies_stop), cmocka_unit_test(test_studies_of_checkpoints),
-        cmocka_unit_test(test_checkpoints),  cmocka_unit_test(test_study_folders),
+        cmocka_unit_test(test_studies),
+        cmocka_unit_test(test_studies_of_long_paths),
+        cmocka_unit_test(test_studies_of_ranks),
+        cmocka_unit_test(test_studies_stop),
+        cmocka_unit_test(test_studies_of_checkpoints),
+        cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_study_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
