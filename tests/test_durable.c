@@ -262,9 +262,37 @@ static void test_two_writers(void **state) {
     two_writers(write_gguf);
 }
 
+/* What is no file stays what it is, and nothing is left beside it. */
+static void test_no_plain_file(void **state) {
+    (void)state;
+    ls_status (*const writers[])(ls_ctx *, const char *,
+                                 const float *) = {write_plain, write_tensors, write_gguf};
+    float values[VALUES] = {0};
+    char folder[] = "/tmp/longshot-pipe-XXXXXX", path[BYTES];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    for (size_t i = 0; i < sizeof writers / sizeof writers[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        struct stat about;
+        char **names;
+        size_t files;
+        assert_int_equal(mkfifo(path, 0600), 0);
+        assert_int_equal(writers[i](&ctx, path, values), LS_EIO);
+        assert_non_null(strstr(ctx.error.message, "no plain file"));
+        assert_int_equal(lstat(path, &about), 0);
+        assert_true(S_ISFIFO(about.st_mode));
+        assert_int_equal(ls_folder_list(&ctx, folder, &names, &files), LS_OK);
+        assert_int_equal(files, 1);
+        ls_names_free(&ctx, names, files);
+        assert_int_equal(unlink(path), 0);
+    }
+    ls_ctx ctx = ls_ctx_default();
+    assert_int_equal(ls_folder_remove(&ctx, folder), LS_OK);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_single_files),
-                                       cmocka_unit_test(test_checkpoints),
-                                       cmocka_unit_test(test_two_writers)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_single_files), cmocka_unit_test(test_no_plain_file),
+        cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_two_writers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

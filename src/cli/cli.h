@@ -19,7 +19,6 @@ typedef struct ls_common_settings {
 } ls_common_settings;
 extern const ls_option_table ls_common_options;
 
-/* A call of the program. */
 /* Text that comes in pieces and loses its control characters but newlines and tabs (terminal.c). */
 typedef struct ls_plain_stream {
     bool lead; /* the first byte of one in UTF-8, which waits for the second */
@@ -28,6 +27,7 @@ typedef struct ls_plain_stream {
 /* Gives the bytes that were made, at most one more than there were. */
 size_t ls_cli_plain(ls_plain_stream *stream, const char *text, size_t length, char *out);
 
+/* A call of the program. */
 typedef struct ls_cli {
     ls_ctx ctx;
     const struct ls_verb *verb;
