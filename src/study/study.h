@@ -60,6 +60,7 @@ typedef struct ls_study_arm {
     bool trains;    /* its own weights: from scratch, a checkpoint or another arm's */
     bool sorted;    /* its keys are where they belong */
     char checkpoint[LS_OPTION_TEXT_BYTES]; /* a run or a public checkpoint; "": none */
+    char found[LS_OPTION_TEXT_BYTES];      /* where it lies: there, or so from above the study */
     int64_t parameters;                    /* of the checkpoint */
     ls_settings given;                     /* what the study file says of this arm alone */
     ls_settings training; /* sections model, mixer, position, data, train; of the parent if any */
