@@ -354,8 +354,8 @@ static ls_status make_jobs(runner *r) {
     return LS_OK;
 }
 
-/* Whether a job waits until arms that compete are judged. What belongs to those that are not chosen is
- * done: there is nothing to do. */
+/* Whether a job waits until arms that compete are judged. What belongs to those that are not chosen
+ * is done: there is nothing to do. */
 static ls_status await_choice(runner *r, ls_study_job *j, bool *waits) {
     const ls_study *study = r->study;
     ls_study_verdict verdict;

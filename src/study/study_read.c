@@ -228,7 +228,8 @@ static bool is_of_model(const char *key) {
 
 static ls_status sort_arm(ls_study *study, ls_study_arm *arm);
 
-/* An arm that begins with another's weights has its model and its data; how it trains is its own. */
+/* An arm that begins with another's weights has its model and its data; how it trains is its
+ * own. */
 static ls_status begin_with(ls_study *study, ls_study_arm *arm, ls_study_arm *base) {
     LS_TRY(sort_arm(study, base));
     arm->seeds = base->seeds;
