@@ -1,4 +1,5 @@
-/* What the tests of the readers' edges share: a folder of their own, and refusals by their sentence. */
+/* What the tests of the readers' edges share: a folder of their own, and refusals by their
+ * sentence. */
 #ifndef LS_TESTS_READER_EDGES_H
 #define LS_TESTS_READER_EDGES_H
 

@@ -54,7 +54,8 @@ static inline int32_t token_of(int64_t which, int64_t at) {
     return (int32_t)((7 * at + at * at / 3 + 11 * which) % VOCABULARY);
 }
 
-/* To the bit on the processor. A device's library takes other kernels for few rows than for many. */
+/* To the bit on the processor. A device's library takes other kernels for few rows than for
+ * many. */
 static inline bool same_logits(const world *w, ls_dtype type, const double *a, const double *b) {
     if (w->ctx.device == NULL) return memcmp(a, b, VOCABULARY * sizeof *a) == 0;
     const double bound = type == LS_BF16 ? 3e-2 : type == LS_F32 ? 1e-4 : 1e-12;

@@ -1,5 +1,5 @@
-/* Batch norm: gradients against differences in f64, fast types against f64 on every instruction set,
- * padding of any content, and what runs along, against PyTorch's and Flax's. */
+/* Batch norm: gradients against differences in f64, fast types against f64 on every instruction
+ * set, padding of any content, and what runs along, against PyTorch's and Flax's. */
 #include "golden_file.h"
 #include "operations_fixture.h"
 #include "train/optimizer.h"
@@ -203,7 +203,8 @@ static void test_public(void **state) {
     check_public(&(public_case){"batch-norm-flax.safetensors", 1 - 0.95, false});
 }
 
-/* A batch in parts has the mean of the parts' statistics; what is not finite is seen in the norm. */
+/* A batch in parts has the mean of the parts' statistics; what is not finite is seen in the
+ * norm. */
 static void test_parts(void **state) {
     (void)state;
     ls_ctx ctx = ctx_of_one_thread();

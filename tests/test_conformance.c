@@ -391,8 +391,8 @@ static slopes slopes_cut(ls_ctx *ctx, const arrangement *a, ls_dtype type, const
     return all;
 }
 
-/* 11: gradients that pass through the state are those of the whole sequence, in f64 each to 1e-12 of
- * the largest. */
+/* 11: gradients that pass through the state are those of the whole sequence, in f64 each to 1e-12
+ * of the largest. */
 static int gradients_passed;
 static void cut_gradients(ls_ctx *ctx, const arrangement *a) {
     if (!(a->mixer.type->traits & LS_MIXER_STREAMING) || !passes_gradients(ctx, a)) return;

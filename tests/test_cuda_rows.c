@@ -273,7 +273,8 @@ static void norm_of_part(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus(p, y, sum));
 }
 
-/* Batch norms, by the batch and by what runs along; flag: the last row of each sequence is padding. */
+/* Batch norms, by the batch and by what runs along; flag: the last row of each sequence is
+ * padding. */
 static void batch_norm(ls_program *p, const void *about) {
     const shape *s = about;
     double counts[4096];

@@ -31,7 +31,8 @@ static ls_get_source published(void) {
                            .hash = ls_hash(text, sizeof text - 1)};
 }
 
-/* A python3 that is asked as pip is: for that package with that hash, with a builder that stands in. */
+/* A python3 that is asked as pip is: for that package with that hash, with a builder that stands
+ * in. */
 static int stand_in(void **state) {
     static const char script[] =
         "#!/bin/sh\n"

@@ -199,7 +199,8 @@ static void test_overlap(void **state) {
     ls_overlap_clear(&ctx, &overlap);
 }
 
-/* Documents of each side of a folder in which every text stands twice; [LS_SPLIT_NONE]: left out. */
+/* Documents of each side of a folder in which every text stands twice; [LS_SPLIT_NONE]: left
+ * out. */
 static void count_sides(ls_ctx *ctx, const ls_data_settings *settings,
                         int64_t sides[LS_SPLIT_NONE + 1]) {
     ls_data_corpora corpora;

@@ -210,8 +210,8 @@ static void expect_whole(ls_ctx *ctx, const char *path, const char *const alone[
     ls_text_clear(ctx, &read);
 }
 
-/* Two processes write one file again and again: neither fails, one of both stands there, whole. What
- * a killed one left is cleared, what another holds is not. */
+/* Two processes write one file again and again: neither fails, one of both stands there, whole.
+ * What a killed one left is cleared, what another holds is not. */
 static void two_writers(write_one write) {
     enum { TIMES = 200 };
     static float values[2][VALUES];

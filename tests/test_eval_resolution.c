@@ -212,8 +212,8 @@ static void keeps_distances(void **state) {
 
 enum { FEW = 12 };
 
-/* What the best falling curve leaves, by its formula: f_k is the least over beginnings i <= k of the
- * largest mean of i .. j with j >= k. */
+/* What the best falling curve leaves, by its formula: f_k is the least over beginnings i <= k of
+ * the largest mean of i .. j with j >= k. */
 static double falling_rest(const double *s, const double *w, int K) {
     double rest = 0;
     for (int k = 0; k < K; k++) {

@@ -1,5 +1,5 @@
-/* Models in the files of others: written, opened again, every parameter the same to the bit; what no
- * family has is refused by name; nothing half is left behind, also without memory. */
+/* Models in the files of others: written, opened again, every parameter the same to the bit; what
+ * no family has is refused by name; nothing half is left behind, also without memory. */
 #include "harness.h"
 
 #include <unistd.h>

@@ -60,7 +60,8 @@ static void alter(const char *path, change how) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* One layout each: transposed matrices, rows as they are in two files, blocks, parts side by side. */
+/* One layout each: transposed matrices, rows as they are in two files, blocks, parts side by
+ * side. */
 static const struct {
     const char *folder, *file;
 } cases[] = {{"gpt2", "model.safetensors"},

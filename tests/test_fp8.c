@@ -350,8 +350,8 @@ static void test_others(void **state) {
     }
 }
 
-/* Zeros give zeros; an infinity or a NaN makes everything that it may touch NaN, so that a step with
- * one is seen. */
+/* Zeros give zeros; an infinity or a NaN makes everything that it may touch NaN, so that a step
+ * with one is seen. */
 static void test_extremes(void **state) {
     (void)state;
     static const double wrong[] = {INFINITY, -INFINITY, NAN};

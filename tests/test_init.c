@@ -1,6 +1,6 @@
-/* Initial weights are distributed as those of public code: tests/golden/initial.txt has quantiles of
- * what that draws (tests/golden/make/initial.py). Ours are drawn by many seeds and counted between
- * them. */
+/* Initial weights are distributed as those of public code: tests/golden/initial.txt has quantiles
+ * of what that draws (tests/golden/make/initial.py). Ours are drawn by many seeds and counted
+ * between them. */
 #include <errno.h>
 
 #include "harness.h"

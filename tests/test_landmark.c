@@ -1,5 +1,5 @@
-/* Landmark attention: values of public code, its laws, whole and in any cut, on every type; marks in
- * the text of a model; blocks that are kept outside memory. */
+/* Landmark attention: values of public code, its laws, whole and in any cut, on every type; marks
+ * in the text of a model; blocks that are kept outside memory. */
 #include "golden_file.h"
 #include "position_model.h"
 
@@ -152,8 +152,9 @@ static void weigh(int64_t T, int64_t block, int64_t K, int64_t V, const double *
     ls_parameters_free(store);
 }
 
-/* Scores in, weights out: keys and values are rows of the identity. The file's blocks have different
- * lengths; they are filled up at their beginnings with rows of a score that gives nothing. */
+/* Scores in, weights out: keys and values are rows of the identity. The file's blocks have
+ * different lengths; they are filled up at their beginnings with rows of a score that gives
+ * nothing. */
 static void public_softmax(void **state) {
     (void)state;
     enum { N = 29, BLOCK = 6, BLOCKS = 6, T = BLOCK * BLOCKS };
@@ -192,8 +193,8 @@ static void public_softmax(void **state) {
     golden_close(&g);
 }
 
-/* Weights of a row sum to 1, landmarks have none of them and are not seen by themselves; a block that
- * the text does not fill is plain attention but for its landmark. */
+/* Weights of a row sum to 1, landmarks have none of them and are not seen by themselves; a block
+ * that the text does not fill is plain attention but for its landmark. */
 static void laws(void **state) {
     (void)state;
     enum { T = 40, K = 6 };

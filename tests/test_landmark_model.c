@@ -1,6 +1,6 @@
-/* Models that put landmarks into their text by themselves: any cut gives the losses of one pass, forks
- * and saved places go on alike, nobody predicts a landmark, and memory does not grow with the text.
- * Tier: unsanitized. */
+/* Models that put landmarks into their text by themselves: any cut gives the losses of one pass,
+ * forks and saved places go on alike, nobody predicts a landmark, and memory does not grow with the
+ * text. Tier: unsanitized. */
 #include <math.h>
 #include <unistd.h>
 
@@ -173,8 +173,8 @@ static long resident(void) {
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-/* What a long text leaves in memory beside a short one: a key for each block. Keys and values of all
- * of it, 2 layers of 128 in f32, would be 2 KB a token. */
+/* What a long text leaves in memory beside a short one: a key for each block. Keys and values of
+ * all of it, 2 layers of 128 in f32, would be 2 KB a token. */
 static void flat_memory(void **state) {
     (void)state;
     enum { SHORT = 1024, LONG = 8192 };

@@ -270,8 +270,8 @@ static void test_long(void **state) {
     compare_types(&ctx, &(shape){1, 4001, 3, 8, 16, true, true, true}, 1e-11, 2e-5);
 }
 
-/* Lengths at which a device cuts the time into strips: the last one short, one sequence and several,
- * states wider than a tile and deeper than is taken at once. */
+/* Lengths at which a device cuts the time into strips: the last one short, one sequence and
+ * several, states wider than a tile and deeper than is taken at once. */
 static void test_strips(void **state) {
     (void)state;
     static const shape cut[] = {

@@ -1,5 +1,5 @@
-/* What opening a public checkpoint holds: one copy of its weights, and while it is read no more than
- * that and a few pages of the file. By the kernel's own count, which sees mapped files too.
+/* What opening a public checkpoint holds: one copy of its weights, and while it is read no more
+ * than that and a few pages of the file. By the kernel's own count, which sees mapped files too.
  * Tier: unsanitized. */
 #include <setjmp.h>
 #include <stdarg.h>

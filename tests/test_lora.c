@@ -1,6 +1,6 @@
-/* Low-rank adapters: gradients against differences and merged against unmerged for every mixer; what
- * is frozen has neither gradient nor moments; files of other weights and broken ones are refused.
- * Tier: unsanitized. */
+/* Low-rank adapters: gradients against differences and merged against unmerged for every mixer;
+ * what is frozen has neither gradient nor moments; files of other weights and broken ones are
+ * refused. Tier: unsanitized. */
 #include "harness.h"
 
 #include <unistd.h>

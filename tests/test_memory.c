@@ -130,7 +130,8 @@ static void test_kept_samples(void **state) {
                                  "mixer.length=1024 model.width=16 train.batch=1"));
 }
 
-/* A run that is long enough measures the machine's peak first, which takes more than a small model. */
+/* A run that is long enough measures the machine's peak first, which takes more than a small
+ * model. */
 static void test_long_training(void **state) {
     (void)state;
     stop = 1;

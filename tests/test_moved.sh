@@ -28,6 +28,8 @@ begin() { # NAME WORD...: a whole run, and one that stops half way
 begin corpus data.corpus=text.txt
 begin lists data.train=0.5*text.txt,0.5*rows.txt data.validation=rows.txt data.test=text.txt,rows.txt train.validate_every=2
 begin task task=text task.path=reviews
+cp -r "$2/tests/golden/checkpoints/gpt2" public
+echo '{"text": "a row and a line and a row"}' >lambada.jsonl
 cat >study.yaml <<'Y'
 seeds: [1]
 data: {corpus: text.txt}
@@ -38,6 +40,7 @@ eval: {lengths: [16]}
 arms:
   rope: {model.position: rope}
   further: {model.position: none, train.from: runs/corpus-whole}
+  checkpoint: {from: public, data.corpus: rows.txt, suites: lambada, suite.path: lambada.jsonl}
 Y
 "$program" study study.yaml out=runs/study --quiet >/dev/null 2>../err.txt || fail "a study: $(cat ../err.txt)"
 
@@ -73,11 +76,19 @@ go_on ../moved/runs
 mv ../moved/runs/study ../moved/runs/whole
 mkdir ../moved/runs/study
 cp ../moved/runs/whole/study.yaml ../moved/runs/study
-"$program" study ../moved/runs/study/study.yaml out=../moved/runs/study --quiet >/dev/null 2>../err.txt || fail "a study from elsewhere: $(cat ../err.txt)"
+"$program" study ../moved/runs/study/study.yaml out=../moved/runs/study >/dev/null 2>../err.txt || fail "a study from elsewhere: $(cat ../err.txt)"
 for arm in rope further; do
     last=arms/$arm/seed-1/checkpoints/step-00000002/model.safetensors
     cmp ../moved/runs/study/$last ../moved/runs/whole/$last || fail "a study from elsewhere trains another $arm"
 done
+# and what it measures, and with what, leads where the rest of it does
+grep -q "rows.txt of the study is ../moved/runs/study/../../rows.txt" ../err.txt || fail "what a study measured with is not said: $(cat ../err.txt)"
+python3 -c '
+import json
+then, now = (json.load(open("../moved/runs/%s/results.json" % name))["arms"] for name in ("whole", "study"))
+assert len(then) == 3 and then == now, (then, now)' 2>>../err.txt || fail "a study from elsewhere has other results: $(cat ../err.txt)"
+"$program" study ../moved/runs/study/study.yaml out=../moved/runs/study check=true >/dev/null 2>../err.txt ||
+    fail "check=true of a study from elsewhere: $(cat ../err.txt)"
 same() { # THEN NOW: the same result but for the time it took
     python3 - "$1" "$2" <<'P'
 import json, sys

@@ -54,7 +54,8 @@ static void row_growth(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_row_growth(p, heads, *(const ls_growth *)about));
 }
 
-/* Rotations by frequencies that are learnt, halves or neighbours, at places that are given or not. */
+/* Rotations by frequencies that are learnt, halves or neighbours, at places that are given or
+ * not. */
 typedef struct learned_case {
     bool halves, placed;
 } learned_case;
@@ -151,8 +152,8 @@ static void picked(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_pick(p, which, parts[0], tanh));
 }
 
-/* Grouped softmax: blocks of several tiles or of a few rows, the last one whole or not; key heads that
- * are shared; a text that is shorter than a block. */
+/* Grouped softmax: blocks of several tiles or of a few rows, the last one whole or not; key heads
+ * that are shared; a text that is shorter than a block. */
 typedef struct grouped_case {
     int64_t T, H, G, K, V, block;
 } grouped_case;

@@ -1,6 +1,7 @@
-/* Every option table: defaults, and the condition of every option that has one. A condition is tried
- * with all values of the keys it reads: with some of them the option has an effect, with others it
- * is refused, left out when settings are printed, and passed over where a run's file has it. */
+/* Every option table: defaults, and the condition of every option that has one. A condition is
+ * tried with all values of the keys it reads: with some of them the option has an effect, with
+ * others it is refused, left out when settings are printed, and passed over where a run's file has
+ * it. */
 #include "base/settings.h"
 #include "bench/bench.h"
 #include "compare/compare.h"
@@ -381,7 +382,8 @@ static void test_models(void **state) {
     }
 }
 
-/* A word over a recipe's value: what the recipe has besides may lose its effect, other words not. */
+/* A word over a recipe's value: what the recipe has besides may lose its effect, other words
+ * not. */
 static void test_recipes(void **state) {
     (void)state;
     static const struct {

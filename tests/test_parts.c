@@ -1,5 +1,5 @@
-/* Streams whose rows several programs share (ls_parts): what each part counts, what is refused, and an
- * exchange that fails. test_conformance holds all mixers to it. */
+/* Streams whose rows several programs share (ls_parts): what each part counts, what is refused, and
+ * an exchange that fails. test_conformance holds all mixers to it. */
 #include "harness.h"
 #include "parts_fixture.h"
 #include "tensor/ops.h"

@@ -445,8 +445,8 @@ static void scale_of_one(void **state) {
     free(x), free(y[0]), free(y[1]);
 }
 
-/* Queries times ln(T) / ln(l), of the planned length or of a call's; a token at a time the calls are
- * the tokens. */
+/* Queries times ln(T) / ln(l), of the planned length or of a call's; a token at a time the calls
+ * are the tokens. */
 static void queries_by_length(void **state) {
     (void)state;
     enum { T = 40 };

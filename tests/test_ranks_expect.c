@@ -1,5 +1,5 @@
-/* How many bytes another rank says that it sends is held against what there can be, before any memory
- * is taken for them. */
+/* How many bytes another rank says that it sends is held against what there can be, before any
+ * memory is taken for them. */
 #include "harness.h"
 #include "ranks/ranks.h"
 

@@ -1,5 +1,5 @@
-/* Readers at their edges: paths that cannot be opened, GGUF files that contradict themselves, parts of
- * results that are of another type, and what the writers refuse. */
+/* Readers at their edges: paths that cannot be opened, GGUF files that contradict themselves, parts
+ * of results that are of another type, and what the writers refuse. */
 #include "reader_edges.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
-/* Readers of whole files against tables: manifests of checkpoints, vocabularies and numbers of GGUF files, the configuration beside a SentencePiece model; and what the writer of GGUF refuses. */
+/* Readers of whole files against tables: manifests of checkpoints, vocabularies and numbers of GGUF
+ * files, the configuration beside a SentencePiece model; and what the writer of GGUF refuses. */
 #include "base/json.h"
 #include "data/tokenizer.h"
 #include "model/gguf_write.h"

@@ -121,7 +121,8 @@ static ls_status load_kind(ls_ctx *ctx, const char *kind, ls_tokenizer **out) {
     return ls_tokenizer_load(ctx, path, out);
 }
 
-/* Words that are in no vocabulary, so that each is merged; marks, blanks and a token that ends a text. */
+/* Words that are in no vocabulary, so that each is merged; marks, blanks and a token that ends a
+ * text. */
 static void write_long_text(ls_ctx *ctx, ls_text *out) {
     for (int i = 0; i < 40; i++)
         ls_text_printf(ctx, out, "%*squ%dzx%dkw\xC3\xA9\xE4\xBD\xA0 don't</s><|endoftext|>\n\n",

@@ -1,5 +1,5 @@
-/* Tokenizers at their edges: vocabularies, patterns and fields that no tool writes, learning, loading
- * and exporting without memory, broken text, and a stop in the midst. */
+/* Tokenizers at their edges: vocabularies, patterns and fields that no tool writes, learning,
+ * loading and exporting without memory, broken text, and a stop in the midst. */
 #include "reader_edges.h"
 
 #include <signal.h>

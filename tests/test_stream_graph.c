@@ -1,7 +1,7 @@
 /* Steps of a stream that a device keeps and does again: the same outputs as chunk by chunk, also
- * where streams take turns, go back, or drop rows of a window; and with nodes that it computes in one
- * step (engine/join.c). Where there is no device, one made of the processor's kernels stands in and
- * counts what is kept. */
+ * where streams take turns, go back, or drop rows of a window; and with nodes that it computes in
+ * one step (engine/join.c). Where there is no device, one made of the processor's kernels stands in
+ * and counts what is kept. */
 #include "stream_model.h"
 
 #include <math.h>
@@ -342,7 +342,8 @@ static void test_when_kept(void **state) {
 
 /* ---- chains ---- */
 
-/* On a device that computes several nodes in one step, bits are those of the nodes by themselves. */
+/* On a device that computes several nodes in one step, bits are those of the nodes by
+ * themselves. */
 static void test_chained_bits(void **state) {
     (void)state;
     if (on_device()) skip();

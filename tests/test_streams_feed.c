@@ -1,5 +1,5 @@
-/* Streams at places of their own that are fed together: each has the bits that it has alone, whatever
- * goes on beside it, for mixers that keep different things.
+/* Streams at places of their own that are fed together: each has the bits that it has alone,
+ * whatever goes on beside it, for mixers that keep different things.
  * Tier: threads. */
 #include "stream_model.h"
 

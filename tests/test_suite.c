@@ -153,6 +153,29 @@ static void batches_give_what_whole_sequences_give(void **state) {
     world_close(&w);
 }
 
+/* The context is all of the question. */
+static void a_context_may_be_the_question(void **state) {
+    (void)state;
+    world w;
+    ls_suite_group group;
+    ls_item_score scores[1] = {0};
+    world_open(&w, models[0]);
+    group = (ls_suite_group){.pool = {.ctx = &w.ctx}};
+    OK(&w, ls_group_room(&group, 1, 1));
+    group.contexts[0] = tokens_of(&group.pool, 1, 20);
+    group.items[0].bare = -1;
+    group.items[0].candidates = ls_pool_take(&group.pool, 1, sizeof(ls_tokens));
+    group.items[0].candidates[0] = tokens_of(&group.pool, 3, 4);
+    group.items[0].candidate_count = 1;
+    ls_scorer scorer = {.model = w.model, .share = true, .chunk = 32};
+    OK(&w, ls_score_group(&scorer, w.tokenizer, &group, scores));
+    near(scores[0].with[0].logprob,
+         whole(&w, group.contexts[0], (ls_tokens){0}, group.items[0].candidates[0]), 1e-9);
+    ls_scorer_clear(&scorer);
+    ls_pool_clear(&group.pool);
+    world_close(&w);
+}
+
 static void a_stop_ends_scoring(void **state) {
     (void)state;
     world w;
@@ -268,6 +291,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forks_give_what_whole_sequences_give),
         cmocka_unit_test(batches_give_what_whole_sequences_give),
+        cmocka_unit_test(a_context_may_be_the_question),
         cmocka_unit_test(a_stop_ends_scoring),
         cmocka_unit_test(the_shuffle_is_pythons),
         cmocka_unit_test(texts_follow_pythons_rules),

@@ -1,4 +1,5 @@
-/* The tokenizer's keys of a GGUF file: each of the wrong kind, length or value is refused by name. */
+/* The tokenizer's keys of a GGUF file: each of the wrong kind, length or value is refused by
+ * name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

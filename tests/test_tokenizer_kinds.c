@@ -1,5 +1,5 @@
-/* What the vectors do not show: other components, refusals, bytes that are not UTF-8, saving, GGUF's
- * vocabularies, a corpus there and back, and allocations that fail.
+/* What the vectors do not show: other components, refusals, bytes that are not UTF-8, saving,
+ * GGUF's vocabularies, a corpus there and back, and allocations that fail.
  * Tier: unsanitized */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -401,7 +401,8 @@ fail:
     return status;
 }
 
-/* User-defined pieces of spaces, which GGUF writes as they are: the longest first, before any merge. */
+/* User-defined pieces of spaces, which GGUF writes as they are: the longest first, before any
+ * merge. */
 static void test_gguf_spaces(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();

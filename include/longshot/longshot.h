@@ -142,9 +142,9 @@ typedef struct longshot_model_options {
     const char *const *settings;
 } longshot_model_options;
 
-/* Opens anything that `longshot eval` opens: a run folder (its newest good checkpoint), a checkpoint
- * folder, or a public checkpoint (a folder with config.json, a .gguf file). *out is NULL where it
- * fails. The model borrows the engine. */
+/* Opens anything that `longshot eval` opens: a run folder (its newest good checkpoint), a
+ * checkpoint folder, or a public checkpoint (a folder with config.json, a .gguf file). *out is NULL
+ * where it fails. The model borrows the engine. */
 LS_API int longshot_model_open(longshot_engine *engine, const char *path,
                                const longshot_model_options *options, longshot_model **out);
 /* NULL is fine. */

@@ -1,5 +1,5 @@
-/* Memory that is large and seldom read: it lies in a file without a name in TMPDIR (or /tmp), so that
- * only what was touched lately takes memory of the machine. */
+/* Memory that is large and seldom read: it lies in a file without a name in TMPDIR (or /tmp), so
+ * that only what was touched lately takes memory of the machine. */
 #ifndef LS_BASE_FAR_H
 #define LS_BASE_FAR_H
 

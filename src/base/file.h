@@ -58,9 +58,9 @@ void ls_names_free(ls_ctx *ctx, char **names, size_t count);
 ls_status ls_path_join(ls_ctx *ctx, char *out, size_t bytes, const char *a, const char *b);
 
 /* Where a path leads that stands in the settings of a run: as it was given, or, where that is not
- * there and not absolute, from a folder above the run's (`run`; NULL or empty: no run). So a run goes on from
- * any folder, and where both were moved together. Where it leads nowhere it stays as it is: who
- * opens it says so. */
+ * there and not absolute, from a folder above the run's (`run`; NULL or empty: no run). So a run
+ * goes on from any folder, and where both were moved together. Where it leads nowhere it stays as
+ * it is: who opens it says so. */
 ls_status ls_path_find(ls_ctx *ctx, const char *given, const char *run, char *out, size_t bytes);
 
 /* The only way to walk through bytes from outside: every take is checked against what is left. */

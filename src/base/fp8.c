@@ -35,7 +35,8 @@ uint8_t ls_fp8_code(ls_fp8 format, double value) {
     if (size >= ls_fp8_value(format, s->most)) return (uint8_t)(sign | s->most);
     frexp(size, &exponent);
     exponent = size == 0 || exponent - 1 < lowest ? lowest : exponent - 1;
-    /* in units of the last bit; what rounds up to the next power of two carries into the exponent */
+    /* in units of the last bit; what rounds up to the next power of two carries into the
+     * exponent */
     const int units = (int)nearbyint(ldexp(size, s->mantissa - exponent));
     const int code = units + ((exponent - lowest) << s->mantissa);
     return (uint8_t)(sign | (code > s->most ? s->most : code));

@@ -33,7 +33,8 @@ bool ls_json_starved(void) {
     return was;
 }
 
-/* json_loadb, with *out NULL where memory was short on the way; what was read until then is lost. */
+/* json_loadb, with *out NULL where memory was short on the way; what was read until then is
+ * lost. */
 static ls_status load(ls_ctx *ctx, const char *text, size_t length, size_t flags, const char *what,
                       json_error_t *error, json_t **out) {
     const bool before = ls_json_starved();

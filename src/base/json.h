@@ -20,8 +20,8 @@ ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out)
 bool ls_json_starved(void);
 /* A text of the program's own; NULL where memory is short. */
 json_t *ls_json_constant(const char *text);
-/* json_dumps, but NULL where memory was short, also while the value was put together: jansson leaves
- * out what it has no room for. free it. */
+/* json_dumps, but NULL where memory was short, also while the value was put together: jansson
+ * leaves out what it has no room for. free it. */
 char *ls_json_dump(const json_t *json, size_t flags);
 /* Indented, keys in insertion order, a newline at the end; durable and atomic. */
 ls_status ls_json_write(ls_ctx *ctx, const char *path, const json_t *json);

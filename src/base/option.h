@@ -44,9 +44,9 @@ typedef struct ls_option {
     const char *needs;    /* condition without which the option has no effect; NULL: none */
 } ls_option;
 
-/* Rows of a table: LS_INT("heads", FIELD(heads), "8", 1, 4096, "Query heads."). FIELD(name), which a
- * file defines as `its_options, name`, stands for a struct and a field of it, whose C type must be
- * that of the option. After the help there may be .needs = "rotation=xpos". */
+/* Rows of a table: LS_INT("heads", FIELD(heads), "8", 1, 4096, "Query heads."). FIELD(name), which
+ * a file defines as `its_options, name`, stands for a struct and a field of it, whose C type must
+ * be that of the option. After the help there may be .needs = "rotation=xpos". */
 #define LS_INT(name, at, usual, least, most, ...)                                                  \
     {                                                                                              \
         .key = name, .type = LS_OPTION_INT, .offset = LS_OFFSET(int64_t, at), .fallback = usual,   \
@@ -123,8 +123,8 @@ void ls_option_choice_name(const ls_option *option, int index, char *out, size_t
  *
  * A condition reads "rotation=xpos", "head=classify|match", "adaptive_cutoffs" or "queries=learned
  * or features=fourier and no grid": tests joined by `and`, and these by `or`. A test is of a key of
- * the same table, or of a fact: KEY=A|B, KEY!=A, KEY for one that is not empty, 0 or false, `no KEY`
- * for one that is. Of a text with commas each part counts ("protocol=slide|winmean"). */
+ * the same table, or of a fact: KEY=A|B, KEY!=A, KEY for one that is not empty, 0 or false, `no
+ * KEY` for one that is. Of a text with commas each part counts ("protocol=slide|winmean"). */
 typedef struct ls_fact {
     const char *name, *value;
 } ls_fact;

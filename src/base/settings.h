@@ -49,7 +49,8 @@ const char *ls_settings_get(const ls_settings *settings, const char *key);
 ls_status ls_settings_apply(ls_ctx *ctx, const ls_settings *settings, const char *section,
                             const ls_option_table *table, const ls_fact *facts, void *into);
 /* LS_EUSE for a setting that has no effect (option.h), unless it is optional. A setting of a recipe
- * becomes optional where another one, which its condition reads, was put over that of the recipe. */
+ * becomes optional where another one, which its condition reads, was put over that of the
+ * recipe. */
 ls_status ls_setting_check_effect(ls_ctx *ctx, const ls_settings *settings, ls_setting *setting,
                                   const ls_option *option, const ls_option_table *table,
                                   const void *from, const ls_fact *facts);

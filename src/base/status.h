@@ -57,8 +57,8 @@ typedef struct ls_ctx {
         *device; /* where to compute: see tensor/engine/device.h; NULL: the processor */
     void (*log)(void *user, const char *line); /* progress and messages; may be NULL */
     void *log_user;
-    /* The keys that whoever uses this context takes, as lists of sections (base/option.h); NULL-ended,
-     * or NULL. An error about a key that there is not may name one of them. */
+    /* The keys that whoever uses this context takes, as lists of sections (base/option.h);
+     * NULL-ended, or NULL. An error about a key that there is not may name one of them. */
     const struct ls_section *const *sections;
     int64_t allocations;      /* made so far: lets a test prove that a loop makes none */
     const volatile int *stop; /* a sig_atomic_t, or NULL: see ls_check_stop */
@@ -72,8 +72,8 @@ typedef struct ls_ctx {
 enum { LS_TEAM_WORK = 1 << 18 };
 
 /* A context on the C library's allocator, with as many threads as there are processors (or as
- * OMP_NUM_THREADS says), which share work from LS_TEAM_WORK on (or as LONGSHOT_TEAM_WORK says: tests
- * share the smallest). */
+ * OMP_NUM_THREADS says), which share work from LS_TEAM_WORK on (or as LONGSHOT_TEAM_WORK says:
+ * tests share the smallest). */
 ls_ctx ls_ctx_default(void);
 
 const char *ls_status_name(ls_status code);
@@ -81,8 +81,8 @@ const char *ls_status_sentence(ls_status code);
 const char *ls_status_hint(ls_status code);
 int ls_status_exit_code(ls_status code);
 
-/* LS_ESTOP once a signal has asked for the end. For work that takes long and has nothing to keep, such
- * as reading a corpus: asked at least every tenth of a second there. */
+/* LS_ESTOP once a signal has asked for the end. For work that takes long and has nothing to keep,
+ * such as reading a corpus: asked at least every tenth of a second there. */
 ls_status ls_check_stop(ls_ctx *ctx, const char *what);
 
 ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, const char *format,

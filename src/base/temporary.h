@@ -25,8 +25,8 @@ ls_status ls_replacement_begin(ls_ctx *ctx, const char *path, ls_replacement *ou
 /* Takes the status of the writing: LS_OK makes it durable under its path, anything else removes it,
  * and what stood there stands. Gives the first failure. */
 ls_status ls_replacement_end(ls_ctx *ctx, const char *path, ls_replacement *r, ls_status status);
-/* Removes those in a folder that nobody holds. `ours` says of a name without its folder whether it is
- * one of these; a folder that is missing is fine. */
+/* Removes those in a folder that nobody holds. `ours` says of a name without its folder whether it
+ * is one of these; a folder that is missing is fine. */
 ls_status ls_temporaries_sweep(ls_ctx *ctx, const char *folder, bool (*ours)(const char *name));
 /* Those of one path, which stand beside it. */
 ls_status ls_temporaries_sweep_beside(ls_ctx *ctx, const char *path);

@@ -64,7 +64,8 @@ void ls_peer_start(ls_bench *bench, const char *script, const char *const *words
 json_t *ls_peer_go(ls_bench *bench, ls_peer *peer);
 void ls_peer_stop(ls_peer *peer);
 
-/* seconds = latency + per_byte bytes, with the least relative errors; worst: the largest of them. */
+/* seconds = latency + per_byte bytes, with the least relative errors; worst: the largest of
+ * them. */
 typedef struct ls_line {
     double latency, per_byte, worst;
 } ls_line;

@@ -21,7 +21,8 @@ typedef struct ls_ratchet {
 ls_status ls_ratchet_row(ls_ctx *ctx, const json_t *before, const json_t *now, ls_ratchet *out);
 
 /* All rows of the parts that both have. Says in `text` which are slower or faster than their
- * spreads allow; *out, a new reference: {rows, added, missing, slower: [names], faster: [names]}. */
+ * spreads allow; *out, a new reference: {rows, added, missing, slower: [names], faster:
+ * [names]}. */
 ls_status ls_ratchet_compare(ls_ctx *ctx, const json_t *before, const json_t *now, ls_text *text,
                              json_t **out);
 

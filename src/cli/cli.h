@@ -81,7 +81,8 @@ ls_status ls_cli_finish_settings(ls_cli *cli);
 ls_status ls_cli_input(ls_cli *cli, const char *path, size_t most, ls_text *out);
 /* The prompt: prompt=, the second word, a file or, where one of them is "-", the standard input. */
 ls_status ls_cli_prompt(ls_cli *cli, const char *file, ls_text *out);
-/* Prints to stdout, on a terminal without control characters; a full disk or closed pipe is LS_EIO. */
+/* Prints to stdout, on a terminal without control characters; a full disk or closed pipe is
+ * LS_EIO. */
 ls_status ls_cli_print(ls_cli *cli, const char *text, size_t length);
 ls_status ls_cli_print_text(ls_cli *cli, ls_text *text); /* prints and clears */
 /* Prints and releases; NULL is LS_ENOMEM. */

@@ -23,8 +23,8 @@
 /* The mutable globals of the program: handlers can reach nothing else. */
 static volatile sig_atomic_t stop_wanted, orderly, ended;
 
-/* The first signal asks for an orderly end; a second interrupt leaves at once. So do verbs that have
- * nothing to keep, if they have not come to an end by themselves in the meantime. */
+/* The first signal asks for an orderly end; a second interrupt leaves at once. So do verbs that
+ * have nothing to keep, if they have not come to an end by themselves in the meantime. */
 static void on_signal(int number) {
     const struct itimerval soon = {.it_value = {.tv_usec = 400 * 1000}};
     if (number == SIGINT && stop_wanted) _exit(128 + SIGINT);

@@ -5,8 +5,8 @@
  * and X.logits64 or X.logits, or X.hidden64 or X.hidden of a model without a head; of a model with
  * an encoder X.decoder_input_ids too; of others X.token_type_ids and X.global_attention_mask where
  * they have such. Beside them labels (-100: not counted), loss and grad.NAME of case a, and greedy
- * [1,n], whose first tokens are those of case a, or of a decoder its first; and row0.NAME, the first
- * values of a tensor, to be equal. */
+ * [1,n], whose first tokens are those of case a, or of a decoder its first; and row0.NAME, the
+ * first values of a tensor, to be equal. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -55,8 +55,8 @@ void ls_corpus_rewind(ls_ctx *ctx, ls_corpus *corpus);
 typedef struct ls_corpus_shares {
     double test, validation;
 } ls_corpus_shares;
-/* Reads all documents once, decides which are for what, rewinds. LS_EINPUT where the corpus holds no
- * text. */
+/* Reads all documents once, decides which are for what, rewinds. LS_EINPUT where the corpus holds
+ * no text. */
 ls_status ls_corpus_split(ls_ctx *ctx, ls_corpus *corpus, ls_corpus_shares shares);
 /* A document by its index is for nothing from now on, until the next split. The parts of a lone
  * document stay. */

@@ -59,8 +59,8 @@ int64_t ls_data_tokens(const ls_dataset *data);
 /* Of all ids that were opened, and of the tokenizer: the same wherever the corpus lies. */
 uint64_t ls_data_hash(const ls_dataset *data);
 
-/* The corpora behind a dataset, for who wants the text: that of data.train or data.corpus, split, and
- * of the others those that have paths of their own (else NULL). The caller frees them. */
+/* The corpora behind a dataset, for who wants the text: that of data.train or data.corpus, split,
+ * and of the others those that have paths of their own (else NULL). The caller frees them. */
 typedef struct ls_data_corpora {
     ls_corpus *train[LS_DATA_PARTS_MAX];
     size_t count;

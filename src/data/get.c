@@ -10,7 +10,8 @@
 
 enum { PATH_BYTES = 4096, DOCUMENT_MAX = 64 << 20, DEPTH_MAX = 24 };
 
-/* The first 100,000,000 bytes of Wikipedia of March 2006, divided as published: arXiv 1808.04444. */
+/* The first 100,000,000 bytes of Wikipedia of March 2006, divided as published: arXiv
+ * 1808.04444. */
 static const ls_get_part enwik8_parts[] = {
     {"train", 90000000}, {"validation", 5000000}, {"test", 5000000}, {NULL, 0}};
 

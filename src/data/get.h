@@ -1,5 +1,5 @@
-/* Corpora that anyone can have: what packages hold, through the system's own clients, which check what
- * they fetch. Nothing else is asked for, and nothing is installed. */
+/* Corpora that anyone can have: what packages hold, through the system's own clients, which check
+ * what they fetch. Nothing else is asked for, and nothing is installed. */
 #ifndef LS_DATA_GET_H
 #define LS_DATA_GET_H
 
@@ -26,10 +26,10 @@ typedef struct ls_get_source {
 } ls_get_source;
 const ls_get_source *ls_get_sources(size_t *count);
 
-/* Writes the documents of a source to the folder `out` ("": corpora/NAME), each to a file, those that
- * are the same once, or the parts of its text, each to KEY.txt, and says what there is (appended to
- * *said). LS_EUSE for a folder that is there, or a system without the programs that it takes;
- * LS_EINPUT where the client does not get the package, or it holds something else. */
+/* Writes the documents of a source to the folder `out` ("": corpora/NAME), each to a file, those
+ * that are the same once, or the parts of its text, each to KEY.txt, and says what there is
+ * (appended to *said). LS_EUSE for a folder that is there, or a system without the programs that it
+ * takes; LS_EINPUT where the client does not get the package, or it holds something else. */
 ls_status ls_get_from(ls_ctx *ctx, const ls_get_source *source, const char *out, ls_text *said);
 /* The same of the source of this name; LS_EUSE where there is none. */
 ls_status ls_data_get(ls_ctx *ctx, const char *name, const char *out, ls_text *said);

@@ -117,9 +117,9 @@ static ls_status ask_apt(ls_ctx *ctx, const ls_get_source *source, const char *f
     return call(ctx, folder, words, code);
 }
 
-/* pip asks a source archive for its name before it keeps it: it runs what the archive says builds it.
- * Nothing of the archive shall run. So a stand-in under the builder's name answers, and pip holds the
- * archive against its hash before it opens it. */
+/* pip asks a source archive for its name before it keeps it: it runs what the archive says builds
+ * it. Nothing of the archive shall run. So a stand-in under the builder's name answers, and pip
+ * holds the archive against its hash before it opens it. */
 static ls_status ask_pip(ls_ctx *ctx, const ls_get_source *source, const char *folder, int *code) {
     char builder[PATH_BYTES], name[PATH_BYTES], path[PATH_BYTES + 32];
     ls_text wanted = {0}, package = {0}, answer = {0};

@@ -38,8 +38,8 @@ typedef struct ls_loader_settings {
 /* Borrows the file, which must outlive the loader. LS_EINPUT where the file has no target. */
 ls_status ls_loader_new(ls_ctx *ctx, const ls_token_file *file, ls_loader_settings settings,
                         ls_loader **out);
-/* The same of several files; weights [count] are in proportion to their shares of the windows. LS_EUSE
- * where a stream's batch has no row for one of them. */
+/* The same of several files; weights [count] are in proportion to their shares of the windows.
+ * LS_EUSE where a stream's batch has no row for one of them. */
 ls_status ls_loader_new_mixed(ls_ctx *ctx, ls_token_file *const *files, const int64_t *weights,
                               size_t count, ls_loader_settings settings, ls_loader **out);
 void ls_loader_free(ls_ctx *ctx, ls_loader *loader);

@@ -6,7 +6,8 @@
 
 static const double weight_unit = 1e6, share_max = 1e6;
 
-/* "SHARE*PATH" or "PATH". A path may have an asterisk in it, behind something else than a number. */
+/* "SHARE*PATH" or "PATH". A path may have an asterisk in it, behind something else than a
+ * number. */
 static ls_status read_one(ls_ctx *ctx, const char *key, const char *text, size_t length,
                           ls_data_paths *out) {
     char number[32];

@@ -1,5 +1,5 @@
-/* Lists of paths as data.train, data.validation and data.test have them: "a.txt,folder", or with the
- * share of each in a mixture, "0.7*a.txt,0.3*folder". */
+/* Lists of paths as data.train, data.validation and data.test have them: "a.txt,folder", or with
+ * the share of each in a mixture, "0.7*a.txt,0.3*folder". */
 #ifndef LS_DATA_PATHS_H
 #define LS_DATA_PATHS_H
 

@@ -35,9 +35,9 @@ uint64_t ls_token_file_tokenizer(const ls_token_file *file); /* its ls_tokenizer
 uint64_t ls_token_file_key(const ls_token_file *file);       /* as given to the writer */
 uint64_t ls_token_file_hash(const ls_token_file *file);      /* of the contents */
 
-/* Tokens [begin, begin + count) of the concatenated documents; the range must be inside. Zeros where
- * the file is no longer what it was: who has read asks ls_token_file_status, which then names the
- * file. */
+/* Tokens [begin, begin + count) of the concatenated documents; the range must be inside. Zeros
+ * where the file is no longer what it was: who has read asks ls_token_file_status, which then names
+ * the file. */
 void ls_token_file_read(const ls_token_file *file, int64_t begin, int64_t count, int32_t *out);
 ls_status ls_token_file_status(ls_ctx *ctx, const ls_token_file *file);
 /* Where a document begins, how many tokens it has and how many bytes of text it stands for. */

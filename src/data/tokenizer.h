@@ -28,8 +28,8 @@ typedef struct ls_ids {
     size_t count, capacity;
 } ls_ids;
 ls_status ls_ids_append(ls_ctx *ctx, ls_ids *ids, const int32_t *more, size_t count);
-/* Adds the ids of a text, which is ended by a zero: between commas or blanks, or as JSON, a list or an
- * object that has one as `ids`. LS_EUSE or LS_EINPUT where something is no id. */
+/* Adds the ids of a text, which is ended by a zero: between commas or blanks, or as JSON, a list or
+ * an object that has one as `ids`. LS_EUSE or LS_EINPUT where something is no id. */
 ls_status ls_ids_parse(ls_ctx *ctx, const char *text, size_t length, ls_ids *out);
 void ls_ids_clear(ls_ctx *ctx, ls_ids *ids);
 
@@ -75,9 +75,9 @@ ls_status ls_tokenizer_new_in_gguf(ls_ctx *ctx, const ls_gguf *file, const char 
                                    ls_tokenizer **out);
 
 /* `source` is "byte"; a tokenizer.json, SentencePiece .model, vocab.txt or .gguf; GPT-2's two files
- * joined by a comma, vocab.json,merges.txt; or a folder with any of these, with what ls_tokenizer_save
- * wrote, or with a folder `tokenizer` that has (a run). tokenizer.json comes before the others. The
- * caller owns *out. */
+ * joined by a comma, vocab.json,merges.txt; or a folder with any of these, with what
+ * ls_tokenizer_save wrote, or with a folder `tokenizer` that has (a run). tokenizer.json comes
+ * before the others. The caller owns *out. */
 ls_status ls_tokenizer_load(ls_ctx *ctx, const char *source, ls_tokenizer **out);
 
 /* Whether a folder itself has files of a tokenizer, or a GGUF file holds one. */

@@ -19,6 +19,12 @@ static const char *run_of(const ls_evaluation *e) {
     return e->trained.folder[0] == '\0' ? e->paths : e->trained.folder;
 }
 
+/* The same for what is scored: a call's own paths lead from the present folder, a study's as its
+ * others. */
+static const char *looks_in(const ls_evaluation *e) {
+    return e->data_given ? e->paths : run_of(e);
+}
+
 /* Of a path that is to be scored and one that the run was trained on. */
 static bool is_same_file(const ls_evaluation *e, const char *scored, const char *trained) {
     char found[PATH_BYTES], one[PATH_MAX], two[PATH_MAX];
@@ -215,7 +221,7 @@ static ls_status identity(const ls_evaluation *e, uint64_t *out) {
 
 ls_status ls_evaluation_data(const ls_evaluation *e, ls_dataset *out) {
     ls_ctx *ctx = e->ctx;
-    const char *run = e->data_given ? NULL : run_of(e);
+    const char *run = looks_in(e);
     LS_TRY(e->test_alone ? ls_data_open_test(ctx, &e->data, e->cache, run, out)
                          : ls_data_open(ctx, &e->data, e->cache, run, out));
     if (ls_token_file_documents(out->test) > 0) return LS_OK;
@@ -225,8 +231,7 @@ ls_status ls_evaluation_data(const ls_evaluation *e, ls_dataset *out) {
 }
 
 static ls_status open_data(ls_evaluation *e, ls_dataset *out) {
-    if (e->task.type != NULL)
-        return ls_task_open(e->ctx, &e->task, LS_TASK_TEST, e->data_given ? NULL : run_of(e));
+    if (e->task.type != NULL) return ls_task_open(e->ctx, &e->task, LS_TASK_TEST, looks_in(e));
     LS_TRY(ls_evaluation_data(e, out));
     e->data_hash = ls_data_hash(out);
     return LS_OK;

@@ -12,8 +12,8 @@
 /* Everything is borrowed. */
 typedef struct ls_evaluation_request {
     const char *path; /* folder of a run, of one of its checkpoints, or of a public checkpoint */
-    /* or NULL: what the config.yaml of a run that is not there would say. In a rehearsal alone: there
-     * are no weights. */
+    /* or NULL: what the config.yaml of a run that is not there would say. In a rehearsal alone:
+     * there are no weights. */
     const ls_settings *planned;
     /* Sections eval, data or task, extend, and mixer where it may differ at test: they go before
      * what the run says. What is read is marked as used. */
@@ -41,12 +41,13 @@ typedef struct ls_evaluation {
 /* Opens the run and reads all settings before any data are touched; the caller then looks whether
  * some were not used (ls_settings_finish). Clear *out in any case. */
 ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request, ls_evaluation *out);
-/* The corpus that is measured on; the caller closes it. LS_EINPUT where nothing is kept for testing. */
+/* The corpus that is measured on; the caller closes it. LS_EINPUT where nothing is kept for
+ * testing. */
 ls_status ls_evaluation_data(const ls_evaluation *evaluation, ls_dataset *out);
 /* Measures: fills the results. */
 ls_status ls_evaluation_run(ls_evaluation *evaluation, const ls_eval_hooks *hooks);
-/* The most memory that a process takes at one time: bytes[i] with every text cut over 2^i ranks, up to
- * eval.context. Nothing is measured. */
+/* The most memory that a process takes at one time: bytes[i] with every text cut over 2^i ranks, up
+ * to eval.context. Nothing is measured. */
 enum { LS_EVALUATION_FORECASTS = 16 };
 typedef struct ls_evaluation_forecast {
     int counts;
@@ -60,8 +61,8 @@ void ls_evaluation_forecast_print(ls_ctx *ctx, const ls_evaluation_forecast *for
 /* The results, and what they are of: step, corpus or task, extension, all settings. A new
  * reference, NULL where memory is short. */
 json_t *ls_evaluation_json(const ls_evaluation *evaluation);
-/* Writes that to eval/ in the run's folder (public checkpoints have none), under a name that no other
- * measurement has, and the losses of all tokens where settings.losses names a file. */
+/* Writes that to eval/ in the run's folder (public checkpoints have none), under a name that no
+ * other measurement has, and the losses of all tokens where settings.losses names a file. */
 ls_status ls_evaluation_write(const ls_evaluation *evaluation, const json_t *json);
 void ls_evaluation_clear(ls_evaluation *evaluation);
 

@@ -1,5 +1,5 @@
-/* What an evaluation would take: prepared as it would run, in a context whose memory costs nothing and
- * whose programs do not compute (ls_ctx.rehearsal), and counted. */
+/* What an evaluation would take: prepared as it would run, in a context whose memory costs nothing
+ * and whose programs do not compute (ls_ctx.rehearsal), and counted. */
 #include "base/meter.h"
 #include "eval/evaluation.h"
 

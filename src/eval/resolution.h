@@ -4,8 +4,8 @@
  *   p = softmax(s),  R = sum_{k=0}^{K-2} p_k (p_k - p_{k+1}),  M = sum_{k=0}^{K-2} p_k [s_k >
  * s_{k+1}]
  *
- * R rises with oscillation too; M tells how much of the weight lies where the score falls, and O how
- * much of the curve no monotone one explains. */
+ * R rises with oscillation too; M tells how much of the weight lies where the score falls, and O
+ * how much of the curve no monotone one explains. */
 #ifndef LS_EVAL_RESOLUTION_H
 #define LS_EVAL_RESOLUTION_H
 

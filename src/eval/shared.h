@@ -1,13 +1,14 @@
-/* Batches of an evaluation that several ranks share: batch n is computed by rank n mod their number.
+/* Batches of an evaluation that several ranks share: batch n is computed by rank n mod their
+ * number.
  *
  * With eval.context neighbouring ranks form groups, each of which computes a batch together: every
- * one of them keeps a part of the rows that the model's caches have of a text (ls_parts). Batch n is
- * that of group n mod their number; the group's first rank has the say.
+ * one of them keeps a part of the rows that the model's caches have of a text (ls_parts). Batch n
+ * is that of group n mod their number; the group's first rank has the say.
  *
- * Rank 0 goes through all batches in their order. Of one that another rank has computed it takes the
- * losses instead of computing them, and adds them up as its own. So every sum is that of one process,
- * to the last bit, on any number of ranks. The other ranks go through theirs alone; what they add up
- * themselves is of no use. Without ranks every batch is this process's own. */
+ * Rank 0 goes through all batches in their order. Of one that another rank has computed it takes
+ * the losses instead of computing them, and adds them up as its own. So every sum is that of one
+ * process, to the last bit, on any number of ranks. The other ranks go through theirs alone; what
+ * they add up themselves is of no use. Without ranks every batch is this process's own. */
 #ifndef LS_EVAL_SHARED_H
 #define LS_EVAL_SHARED_H
 
@@ -34,7 +35,8 @@ void ls_shared_clear(ls_shared *shared);
 ls_status ls_shared_begin(ls_shared *shared, int64_t number, int64_t most, bool *wanted);
 /* Whether it computes it too. */
 bool ls_shared_computes(const ls_shared *shared);
-/* Values as they are added up: kept for rank 0, or, where they were not computed here, filled in. */
+/* Values as they are added up: kept for rank 0, or, where they were not computed here, filled
+ * in. */
 ls_status ls_shared_values(ls_shared *shared, double *values, int64_t count);
 /* Those of a row's losses that have a target. */
 ls_status ls_shared_losses(ls_shared *shared, const int32_t *targets, double *losses,

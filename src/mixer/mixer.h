@@ -34,8 +34,8 @@ typedef struct ls_mixer {
     bool causal;
     const ls_position *position; /* NULL where the type takes none */
     ls_tensor *valid; /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
-                          all rows count. Padding comes after all tokens of a sequence, so what looks
-                          back alone never sees any. Of the program that is being recorded */
+                          all rows count. Padding comes after all tokens of a sequence, so what
+                          looks back alone never sees any. Of the program that is being recorded */
     ls_tensor
         *places; /* i32 [B,T]: where the rows stand, as training may draw it; NULL: at 0, 1, ..
                           Of the program that is being recorded */
@@ -107,8 +107,9 @@ typedef struct ls_buffer {
                         int64_t *count);
 } ls_buffer;
 
-/* Where the values of heads come from and go to, for what weights alone tell of a head. Rows first +
- * g width .. of `in` make the value of group g; columns h width .. of `out` take that of head h. */
+/* Where the values of heads come from and go to, for what weights alone tell of a head. Rows first
+ * + g width .. of `in` make the value of group g; columns h width .. of `out` take that of head
+ * h. */
 typedef struct ls_value_rows {
     const char *in, *out; /* parameters below the mixer's scope */
     int64_t first, groups, width;

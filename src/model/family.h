@@ -228,7 +228,8 @@ typedef struct ls_family_type {
     const char *weights;      /* those of the mixer's public names that it uses; NULL: all */
     bool rare;                /* others that fit are taken first */
     const char *stands_for;   /* the family that is written in its place; NULL: itself */
-    /* parts of tensors' names that a model does not have though there are rules for them; NULL: none
+    /* parts of tensors' names that a model does not have though there are rules for them; NULL:
+     * none
      */
     void (*unused)(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]);
     ls_family_gguf gguf;
@@ -315,7 +316,8 @@ ls_status ls__family_adapt(ls_ctx *ctx, ls_family *family, const char *folder);
 /* The key of a GGUF file that stands for a field, without the architecture; NULL: none. */
 const char *ls__family_gguf_key(const char *field, bool recurrent);
 ls_status ls__family_open_gguf(ls_ctx *ctx, const char *path, ls_family *out);
-/* What a folder's tensors say of the head: whether there is one, and whether it is the embedding. */
+/* What a folder's tensors say of the head: whether there is one, and whether it is the
+ * embedding. */
 ls_status ls__family_settle_folder(ls_ctx *ctx, ls_family *family, const char *folder, bool tied);
 /* Whether the head is the embedding, by the tensors whose names end so. */
 ls_status ls__family_settle_head(ls_ctx *ctx, ls_family *family, const char *what,

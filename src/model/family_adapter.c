@@ -1,7 +1,7 @@
 /* Folders that peft writes: adapter_config.json and adapter_model.safetensors beside a public
- * checkpoint, which adapter_config.json names. Its tensors take the place of the checkpoint's before
- * anything is loaded: W + s B A in place of W, in f32, and what was trained whole in place of what
- * there was. A field that is not understood is refused. */
+ * checkpoint, which adapter_config.json names. Its tensors take the place of the checkpoint's
+ * before anything is loaded: W + s B A in place of W, in f32, and what was trained whole in place
+ * of what there was. A field that is not understood is refused. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

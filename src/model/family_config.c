@@ -277,8 +277,8 @@ bool ls_family_is_gated(const ls_model_config *model) {
     return false;
 }
 
-/* The spelling that a family has where the file does not say it goes before others. A GGUF file does
- * not say it. */
+/* The spelling that a family has where the file does not say it goes before others. A GGUF file
+ * does not say it. */
 static void write_activation(ls_family_reader *r, const char *usual, bool gated) {
     const char *has = ls_family_form(r, "model.activation"), *name = NULL;
     if (has == NULL) has = ls_family_form(r, "mixer.activation");

@@ -93,8 +93,8 @@ static ls_status settle_model(ls_ctx *ctx, const ls_model_config *config, ls_set
     return LS_OK;
 }
 
-/* A table of learned positions is as long as the model can be (landmarks are of the trained length);
- * a share of a head is so many of its elements. */
+/* A table of learned positions is as long as the model can be (landmarks are of the trained
+ * length); a share of a head is so many of its elements. */
 static ls_status settle_position(ls_ctx *ctx, const ls_model_config *config, ls_settings *form) {
     const double share = number_of(form, "position.fraction");
     const char *table = ls_settings_get(form, "position.length");

@@ -141,16 +141,16 @@ typedef struct ls_model {
 /* Parameters from the seed; with_gradient: for training. */
 ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
                        bool with_gradient, ls_model **out);
-/* The same for training with an adapter (tensor/engine/adapter.h): all else is frozen. LS_EUSE where
- * one of its targets is in no name of a weight. */
+/* The same for training with an adapter (tensor/engine/adapter.h): all else is frozen. LS_EUSE
+ * where one of its targets is in no name of a weight. */
 ls_status ls_model_adapt(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
                          const ls_adapter *adapter, ls_model **out);
 /* The same with weights of 0, which are quickly made: programs can be recorded and their memory
  * asked, but what they compute means nothing. */
 ls_status ls_model_plan(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
                         bool with_gradient, ls_model **out);
-/* A blank one whose weights are about to be loaded and which is never trained: in bf16 what products
- * read is kept in bf16 alone (see ls_parameters). */
+/* A blank one whose weights are about to be loaded and which is never trained: in bf16 what
+ * products read is kept in bf16 alone (see ls_parameters). */
 ls_status ls_model_hold(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, ls_model **out);
 void ls_model_free(ls_model *model);
 /* Weights by name from a safetensors file, of the right shape; all must be there, unless `missing`
@@ -163,8 +163,8 @@ typedef enum {
     LS_MODEL_LOSS,   /* inputs tokens, targets; keeps loss */
     LS_MODEL_LOGITS, /* input tokens; keeps logits in the model's type: [B,V] of the last token, or
                         [B,classes] */
-    /* the same of a language model, one token of each sequence a run; keeps choices, the most likely
-     * tokens, and puts them where the next run finds its tokens: see ls_choose */
+    /* the same of a language model, one token of each sequence a run; keeps choices, the most
+     * likely tokens, and puts them where the next run finds its tokens: see ls_choose */
     LS_MODEL_CHOICE,
     /* Everything that a language model makes, for holding it against other code; grad and train are
      * the caller's. Inputs tokens, targets, weights (of the losses); keeps rows [B,T,D], which the
@@ -232,8 +232,8 @@ ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t strid
  * They share the programs recorded so far, so a fork costs its state. */
 ls_status ls_stream_fork(const ls_stream *from, ls_stream **out);
 /* A place to go back to, as often as wished: what follows is the same to the bit. Costs less than a
- * fork where a method keeps rows of the past. A mark is of its stream alone, and of no use once that
- * went back to an earlier one. */
+ * fork where a method keeps rows of the past. A mark is of its stream alone, and of no use once
+ * that went back to an earlier one. */
 typedef struct ls_stream_mark ls_stream_mark;
 ls_status ls_stream_mark_new(const ls_stream *stream, ls_stream_mark **out);
 ls_status ls_stream_back(ls_stream *stream, const ls_stream_mark *mark);
@@ -254,8 +254,8 @@ ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t
 /* Feeds tokens and gives the logits [batch, vocabulary] after the last. */
 ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t count, int64_t stride,
                            double *logits);
-/* Goes on from one token of each sequence (`stride` apart) by `steps` tokens, each the most likely of
- * the first `known` (0: of all) after the one before, as ls_sample chooses at temperature 0: out
+/* Goes on from one token of each sequence (`stride` apart) by `steps` tokens, each the most likely
+ * of the first `known` (0: of all) after the one before, as ls_sample chooses at temperature 0: out
  * [batch, steps]. The last of them is not fed. A device is waited for only every so many tokens. */
 ls_status ls_stream_choose(ls_stream *stream, const int32_t *tokens, int64_t stride, int64_t known,
                            int64_t steps, int32_t *out);
@@ -272,8 +272,8 @@ ls_status ls_streams_feed(ls_stream *const *streams, int64_t count, const int32_
                           int64_t length, double *logits);
 /* Continuations of a stream of one sequence from a mark, none of which it keeps: tokens [count,
  * length], logits [count, length, vocabulary] after each of them. The stream is at the mark
- * afterwards. No more tokens of each than are taken at once. The bits are those that each alone would
- * give. Products are shared; the past is where it is, not copied. */
+ * afterwards. No more tokens of each than are taken at once. The bits are those that each alone
+ * would give. Products are shared; the past is where it is, not copied. */
 ls_status ls_stream_try(ls_stream *stream, const ls_stream_mark *mark, const int32_t *tokens,
                         int64_t count, int64_t length, double *logits);
 /* Tokens that are taken at once; and of them, those that may come next. */

@@ -70,8 +70,8 @@ typedef struct ls_safetensors {
     char *names; /* what names, keys and values point into */
 } ls_safetensors;
 
-/* Opens a file and checks its header; close it in any case of success. Nothing is left where it fails
- * (LS_EINPUT with the path and what is wrong, LS_ENOMEM, LS_EIO). */
+/* Opens a file and checks its header; close it in any case of success. Nothing is left where it
+ * fails (LS_EINPUT with the path and what is wrong, LS_ENOMEM, LS_EIO). */
 ls_status ls_safetensors_open(ls_ctx *ctx, const char *path, ls_safetensors *out);
 /* The same for bytes in memory, which are borrowed until the file is closed; `what` names them in
  * messages. */
@@ -114,12 +114,12 @@ typedef struct ls_safetensor_source {
     const void *data;
 } ls_safetensor_source;
 
-/* Makes the data of source `index`, which has none itself, when it is written: there is room for all
- * of it, and one tensor is held at a time. */
+/* Makes the data of source `index`, which has none itself, when it is written: there is room for
+ * all of it, and one tensor is held at a time. */
 typedef ls_status (*ls_safetensor_fill)(void *user, size_t index, void *out);
 /* Streams header and data to an open file; `path` is for messages. LS_EUSE for a name that repeats
- * or is too long, or a rank or number of tensors past the limits above. `fill` may be NULL where all
- * sources have data. */
+ * or is too long, or a rank or number of tensors past the limits above. `fill` may be NULL where
+ * all sources have data. */
 ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
                              const ls_safetensor_source *sources, size_t count,
                              const ls_stored_text *metadata, size_t metadata_count,

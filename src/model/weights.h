@@ -11,8 +11,8 @@ enum { LS_WEIGHTS_PARTS_MAX = 4 }; /* of one call */
 typedef struct ls_weights_part {
     const char *prefix;
     void *buffer;
-    /* or, where the buffer is not here as a whole (NULL), what reads and writes some elements of it;
-     * values are in the caller's memory */
+    /* or, where the buffer is not here as a whole (NULL), what reads and writes some elements of
+     * it; values are in the caller's memory */
     ls_status (*get)(void *user, int64_t first, int64_t count, void *values);
     ls_status (*put)(void *user, int64_t first, int64_t count, const void *values);
     void *user;

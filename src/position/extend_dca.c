@@ -1,5 +1,5 @@
-/* Dual chunk attention (arXiv 2402.17463): positions are cut into chunks of c = C - w. Keys stand at
- * m mod c; queries at n mod c for their own chunk, at min(n mod c + c, C) for the one before, at
+/* Dual chunk attention (arXiv 2402.17463): positions are cut into chunks of c = C - w. Keys stand
+ * at m mod c; queries at n mod c for their own chunk, at min(n mod c + c, C) for the one before, at
  * min(2c - 1, C) for older ones, so that no distance exceeds C. The cap is C as in the public code;
  * the softmax is one over all keys, also in training. */
 #include <math.h>

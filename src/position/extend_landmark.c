@@ -1,8 +1,8 @@
-/* Landmark attention (arXiv 2305.16300): a landmark, a row that the model puts into the text itself,
- * closes every block of tokens. In training a query reaches earlier blocks through their landmarks
- * (src/tensor/op/landmark_attention); at test it looks up the few whose landmarks it scores highest
- * (src/tensor/op/landmark_retrieve), which then stand where training had seen such blocks, so that no
- * distance exceeds the trained length. Positions count landmarks as rows. */
+/* Landmark attention (arXiv 2305.16300): a landmark, a row that the model puts into the text
+ * itself, closes every block of tokens. In training a query reaches earlier blocks through their
+ * landmarks (src/tensor/op/landmark_attention); at test it looks up the few whose landmarks it
+ * scores highest (src/tensor/op/landmark_retrieve), which then stand where training had seen such
+ * blocks, so that no distance exceeds the trained length. Positions count landmarks as rows. */
 #include "position/position.h"
 
 typedef struct landmark_options {

@@ -1,5 +1,5 @@
-/* Shifted sparse attention (LongLoRA, arXiv 2309.12307): in training every head sees its own group of
- * the text alone, the groups of the second half of the heads lie half a group earlier. At test
+/* Shifted sparse attention (LongLoRA, arXiv 2309.12307): in training every head sees its own group
+ * of the text alone, the groups of the second half of the heads lie half a group earlier. At test
  * attention is full. Groups do not wrap around: the first half group of a shifted head stands by
  * itself, as in the public code's flash path. */
 #include "position/position.h"

@@ -277,8 +277,8 @@ static int cached_with(const ls_attend *attend, int number) {
     return number;
 }
 
-/* Landmarks: a key for each block, and a byte for where they begin. The blocks themselves are not in
- * memory, unless they are few. */
+/* Landmarks: a key for each block, and a byte for where they begin. The blocks themselves are not
+ * in memory, unless they are few. */
 static int64_t landmark_bytes(const ls_attend *attend, int64_t T, int64_t size) {
     const ls_retention keep = ls_key_set_retention(attend, &attend->set[0]);
     const int64_t rows = keep.far ? 0 : ls_cache_rows(keep, T, 1);

@@ -1,5 +1,5 @@
-/* Rotary positions (RoFormer, arXiv 2104.09864): pair i of a head is transposed by n * base^(-2i/d), in
- * queries and keys alike, so that scores see n - m only. */
+/* Rotary positions (RoFormer, arXiv 2104.09864): pair i of a head is transposed by n *
+ * base^(-2i/d), in queries and keys alike, so that scores see n - m only. */
 #include <math.h>
 
 #include "position/position.h"

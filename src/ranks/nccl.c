@@ -85,8 +85,8 @@ static bool look_around(const ls_ctx *ctx, ls_ranks *ranks, watch *w, double lim
     return false;
 }
 
-/* Until what was asked of NCCL is done; without a lane until it is known to NCCL. `code` is what the
- * calls before came to. */
+/* Until what was asked of NCCL is done; without a lane until it is known to NCCL. `code` is what
+ * the calls before came to. */
 static outcome wait_for(const ls_ctx *ctx, ls_ranks *ranks, const ls_nccl_lane *lane, int code,
                         double limit) {
     outcome out = {.result = LS_RANK_DONE, .gone = ranks->rank == 0 ? 1 : 0};

@@ -1,8 +1,9 @@
 /* Bytes from device to device, through NCCL where ranks have a device each. It only moves them:
  * sums are taken by whoever asks for the bytes, so that their order is ours.
  *
- * Which way bytes go is settled once by all ranks (ls_nccl_open); the transport of the ranks carries
- * NCCL's id, and is watched during every wait, so that a rank that fails or is killed is named. */
+ * Which way bytes go is settled once by all ranks (ls_nccl_open); the transport of the ranks
+ * carries NCCL's id, and is watched during every wait, so that a rank that fails or is killed is
+ * named. */
 #ifndef LS_RANKS_NCCL_H
 #define LS_RANKS_NCCL_H
 

@@ -4,8 +4,8 @@
  * number through the environment. ls_ranks_join reads that, meets the others and compares versions.
  * Alone, which is rank 0 of 1, every call below returns at once.
  *
- * Every wait has a limit. Whoever fails tells the others why (ls_ranks_leave), and rank 0 speaks for
- * all: a job ends with one sentence. */
+ * Every wait has a limit. Whoever fails tells the others why (ls_ranks_leave), and rank 0 speaks
+ * for all: a job ends with one sentence. */
 #ifndef LS_RANKS_RANKS_H
 #define LS_RANKS_RANKS_H
 
@@ -44,7 +44,8 @@ void ls_ranks_forget_launch(void);
 void ls_ranks_describe(char *out, size_t bytes);
 
 /* Sends to one rank and receives from it, both at once; either may be nothing. LS_ERANK in a
- * sentence with the rank that is gone or late; where another rank has failed, its code and sentence. */
+ * sentence with the rank that is gone or late; where another rank has failed, its code and
+ * sentence. */
 ls_status ls_ranks_exchange(ls_ctx *ctx, ls_ranks *ranks, int with, const void *send,
                             size_t send_bytes, void *receive, size_t receive_bytes);
 /* Bytes whose number the other does not know, sent after it; and that number received, of which the

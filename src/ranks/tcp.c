@@ -1,5 +1,5 @@
-/* Ranks on sockets, each connected with each. Bytes travel in frames: a header with kind and length,
- * which must be what the receiver expects, or the reason why the sender has ended. */
+/* Ranks on sockets, each connected with each. Bytes travel in frames: a header with kind and
+ * length, which must be what the receiver expects, or the reason why the sender has ended. */
 #include "ranks/tcp.h"
 
 #include <errno.h>

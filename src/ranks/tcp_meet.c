@@ -1,7 +1,7 @@
-/* How ranks on sockets find one another. Rank 0 listens at MASTER_ADDR:MASTER_PORT, and there alone.
- * The others come and say who they are and where they listen themselves: at the address by which
- * they reach rank 0. Once all are there rank 0 answers with a table of these places, and each rank
- * connects with the ranks below it. Then each reports to rank 0, which lets all go at once.
+/* How ranks on sockets find one another. Rank 0 listens at MASTER_ADDR:MASTER_PORT, and there
+ * alone. The others come and say who they are and where they listen themselves: at the address by
+ * which they reach rank 0. Once all are there rank 0 answers with a table of these places, and each
+ * rank connects with the ranks below it. Then each reports to rank 0, which lets all go at once.
  *
  * Until then every rank listens to rank 0 beside all else, and rank 0 to every rank. So one that is
  * killed or fails while they meet is noticed by rank 0, which names it and ends the job. */
@@ -20,8 +20,8 @@ static bool send_word(const ls_meeting *m, int rank, const void *word, size_t by
     return ls__tcp_write(m->tcp->links[rank], word, bytes, LS_HELLO_SECONDS);
 }
 
-/* Rank 0 has closed its end. Where it takes calls all the same, it did not want this one. Without it
- * nobody speaks for all: ls_ranks_speaks says who does. */
+/* Rank 0 has closed its end. Where it takes calls all the same, it did not want this one. Without
+ * it nobody speaks for all: ls_ranks_speaks says who does. */
 static ls_status lose_first(ls_meeting *m) {
     const ls_tcp *tcp = m->tcp;
     if (m->words == 0 && ls__meet_first_listens(m))

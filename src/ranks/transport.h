@@ -38,8 +38,9 @@ struct ls_transport {
     ls_rank_result (*exchange)(ls_transport *transport, const ls_rank_wait *wait, int with,
                                const void *send, size_t send_bytes, void *receive,
                                size_t receive_bytes, ls_rank_failure *told);
-    /* Whether any rank has failed, without waiting: LS_RANK_TOLD, LS_RANK_LOST with the rank that is
-     * gone, or LS_RANK_DONE: nothing is known. For waits for something else than its own bytes. */
+    /* Whether any rank has failed, without waiting: LS_RANK_TOLD, LS_RANK_LOST with the rank that
+     * is gone, or LS_RANK_DONE: nothing is known. For waits for something else than its own
+     * bytes. */
     ls_rank_result (*watch)(ls_transport *transport, int *gone, ls_rank_failure *told);
     /* Tells one rank of a failure; does not wait for it to listen. */
     void (*tell)(ls_transport *transport, int rank, const ls_rank_failure *failure);
@@ -48,7 +49,8 @@ struct ls_transport {
 };
 
 /* What a plug-in shows: a new transport with its rank and size, or NULL after writing one sentence
- * to `why`. `build` must be LS_TRANSPORT_BUILD, so that program and plug-in agree on every struct. */
+ * to `why`. `build` must be LS_TRANSPORT_BUILD, so that program and plug-in agree on every
+ * struct. */
 #define LS_TRANSPORT_BUILD "longshot transport 3"
 typedef ls_transport *(*ls_transport_open_fn)(const char *build, int *rank, int *size, char *why,
                                               size_t bytes);

@@ -55,8 +55,8 @@ static double two_figures(double length) {
     return floor(length / unit) * unit;
 }
 
-/* How far a text is read usefully. Between two measured lengths the excess is taken as straight over
- * the logarithm of the length, and the length is rounded down to two figures. */
+/* How far a text is read usefully. Between two measured lengths the excess is taken as straight
+ * over the logarithm of the length, and the length is rounded down to two figures. */
 static json_t *reading_of(const json_t *state, const char *variant) {
     const double trained = real_of(state, "trained_length");
     int64_t lengths[LENGTHS_MAX];
@@ -222,8 +222,8 @@ static double loss_at_end(const json_t *state, const char *variant) {
                       : real_of(perplexity_at(state, variant, lengths[count - 1]), "token_loss");
 }
 
-/* The extension that reads further than the model as it is, and furthest; of equals the one with the
- * lowest loss at the longest length. */
+/* The extension that reads further than the model as it is, and furthest; of equals the one with
+ * the lowest loss at the longest length. */
 static const char *best_of(const json_t *state, const json_t *reads) {
     const char *best = NULL;
     double length = real_of(json_array_get(reads, 0), "length"), loss = INFINITY;

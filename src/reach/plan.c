@@ -257,8 +257,8 @@ static void add_lengths(job_list *list, ls_reach_kind kind, int64_t variant, int
 
 /* ---- heads and LAMBADA ---- */
 
-/* Passages that take a twelfth of the budget: chosen when a file is first given. Another file in the
- * same folder is refused. */
+/* Passages that take a twelfth of the budget: chosen when a file is first given. Another file in
+ * the same folder is refused. */
 static ls_status plan_lambada(ls_reach *reach) {
     enum { LEAST = 20, MOST = 1 << 20, SHARE = 12 };
     json_t *plan = json_object_get(reach->state, "plan");
@@ -308,8 +308,8 @@ static int64_t fewest_pairs(const ls_reach *reach) {
     while (4 * pairs < most_pairs(reach)) pairs *= 2;
     return pairs;
 }
-/* Needles and pairs in turn, in contexts that grow: once, twice, four times ... the first length and
- * half of it, where there is room for a needle, its question and as much text. */
+/* Needles and pairs in turn, in contexts that grow: once, twice, four times ... the first length
+ * and half of it, where there is room for a needle, its question and as much text. */
 static void add_questions(job_list *list, int64_t variant, int64_t round) {
     enum { SIZES = 3 }; /* of pairs */
     const int64_t room = ls_reach_planned(list->reach, "room");

@@ -25,8 +25,8 @@ static double first_estimate(const ls_reach *reach, const ls_reach_job *job) {
     return speed > 0 ? tokens / speed : 0;
 }
 
-/* About what a job takes, from one of its kind that is nearest in size: cost per token grows at most
- * with the size. The first of a kind: what its tokens take at the trained length. */
+/* About what a job takes, from one of its kind that is nearest in size: cost per token grows at
+ * most with the size. The first of a kind: what its tokens take at the trained length. */
 static double estimate(const ls_reach *reach, const ls_reach_job *job) {
     double best = INFINITY, seconds = 0;
     const char *key;
@@ -136,8 +136,8 @@ static size_t next_of(const turns *t, part p) {
 }
 
 /* The loss at the trained length comes first. Then the part that would have had the least of its
- * share after its next job. A part goes on for a while once it is its turn: extensions open the model
- * anew. */
+ * share after its next job. A part goes on for a while once it is its turn: extensions open the
+ * model anew. */
 static bool next_job(const ls_reach *reach, turns *t, size_t *next) {
     const double a_while = reach->budget / 200;
     double least = INFINITY;

@@ -87,8 +87,8 @@ static double reach_of(const ls_chart_series *s, const ls_axis *x, const ls_axis
     return reach;
 }
 
-/* How far lines reach that stay in the frame: the fewer half of them, and LEAVE_MAX at most, leave it
- * where each reaches more than LEAVE_AT times as far as all others. */
+/* How far lines reach that stay in the frame: the fewer half of them, and LEAVE_MAX at most, leave
+ * it where each reaches more than LEAVE_AT times as far as all others. */
 static double frame_of(const ls_chart *chart, const ls_axis *x, const ls_axis *y) {
     double most[LEAVE_MAX + 1] = {0};
     size_t lines = 0, leave = LEAVE_MAX;

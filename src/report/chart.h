@@ -104,8 +104,8 @@ typedef struct ls_heat {
     const char *unit, *spread;        /* with a scale of its own: of values; what low, high are */
 } ls_heat;
 void ls_chart_heat(ls_ctx *ctx, const ls_heat *heat, ls_text *out);
-/* What ls_chart_heat or ls_chart_bars has drawn, as a file of its own, without a legend; false: it is
- * not such a figure. */
+/* What ls_chart_heat or ls_chart_bars has drawn, as a file of its own, without a legend; false: it
+ * is not such a figure. */
 bool ls_chart_figure_file(ls_ctx *ctx, const char *title, const char *figure, ls_text *out);
 
 /* A value for each head of each layer: columns are heads, rows layers. */

@@ -135,7 +135,8 @@ static bool draw_heat(const ls_page *page, const char *of, const char *name, cha
     return drawn;
 }
 
-/* A bar for each arm: how far it is from another one at one length, "MEASURE PROTOCOL LENGTH ARMS". */
+/* A bar for each arm: how far it is from another one at one length, "MEASURE PROTOCOL LENGTH
+ * ARMS". */
 static bool draw_against(const ls_page *page, const char *name, const char *words, char *title,
                          size_t bytes, ls_text *out) {
     enum { ARMS_MAX = 64 };

@@ -76,7 +76,8 @@ static ls_status fail_nothing(const document *d, int line, const char *words, co
 
 static const char figures_word[] = "figures ";
 
-/* What stands behind the word where a part, a chart of a file or a number is of figures; or NULL. */
+/* What stands behind the word where a part, a chart of a file or a number is of figures; or
+ * NULL. */
 static const char *behind_figures(const char *words) {
     if (strncmp(words, "chart ", 6) == 0) {
         words += 6 + strcspn(words + 6, " ");

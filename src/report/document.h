@@ -1,5 +1,5 @@
-/* A Markdown page whose tables, charts and numbers are those of a study's results, of figures of the
- * benchmark, or of several of them. */
+/* A Markdown page whose tables, charts and numbers are those of a study's results, of figures of
+ * the benchmark, or of several of them. */
 #ifndef LS_REPORT_DOCUMENT_H
 #define LS_REPORT_DOCUMENT_H
 

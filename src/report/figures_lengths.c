@@ -1,5 +1,5 @@
-/* Figures by length: tables with a line for each kind, and their chart. Rows of one table are of one
- * model and type, and of as many tokens. */
+/* Figures by length: tables with a line for each kind, and their chart. Rows of one table are of
+ * one model and type, and of as many tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

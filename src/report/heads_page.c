@@ -1,6 +1,6 @@
-/* What attention heads do, as maps of layers by heads: each score at the shortest length, and how it
- * changes to the longest; tables of the model's scores, of the heads that change most, and of all
- * heads. */
+/* What attention heads do, as maps of layers by heads: each score at the shortest length, and how
+ * it changes to the longest; tables of the model's scores, of the heads that change most, and of
+ * all heads. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The sentence that a page begins with: made from the numbers, by rules that hold for any study.
  *
  * Of text: the arm that loses most beyond its trained length, the best that is done about it at
- * test time, and the arm that loses least as trained. Of each task: its best and its worst arm. Each
- * arm at the longest length that it was tested at, told as a multiple of its trained one. */
+ * test time, and the arm that loses least as trained. Of each task: its best and its worst arm.
+ * Each arm at the longest length that it was tested at, told as a multiple of its trained one. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,8 +46,8 @@ static bool stays_within(ls_page *page, const json_t *arm, const json_t *row) {
     return multiple > 0 && multiple <= 1;
 }
 
-/* The arm as trained with the largest (sign 1) or the smallest (-1) excess. `with_methods`: only one
- * whose weights others test. */
+/* The arm as trained with the largest (sign 1) or the smallest (-1) excess. `with_methods`: only
+ * one whose weights others test. */
 static finding extreme(ls_page *page, const char *protocol, int sign, bool with_methods) {
     finding best = {0};
     const char *title;
@@ -64,8 +64,8 @@ static finding extreme(ls_page *page, const char *protocol, int sign, bool with_
     return best;
 }
 
-/* Of the arms that test the weights of one, at that one's length: which has the lowest loss. One that
- * reads badly at every length has no excess either. */
+/* Of the arms that test the weights of one, at that one's length: which has the lowest loss. One
+ * that reads badly at every length has no excess either. */
 static finding best_method(ls_page *page, const char *protocol, const finding *of) {
     finding best = {0};
     for (size_t a = 0; a < page->count; a++) {

@@ -19,8 +19,8 @@ bool ls_column_wants(const ls_column *from, const json_t *row);
 ls_chart_series ls_series_empty(const ls_page *page, size_t arm, size_t room);
 ls_chart_series ls_series_of_rows(const ls_page *page, size_t arm, const ls_column *from);
 
-/* A line whose numbers stand in columns of one row: row[object][x], [y], and where there is a column
- * y_sd the interval over the row's n seeds. */
+/* A line whose numbers stand in columns of one row: row[object][x], [y], and where there is a
+ * column y_sd the interval over the row's n seeds. */
 ls_chart_series ls_series_of_columns(const ls_page *page, size_t arm, const json_t *row,
                                      const ls_column *from);
 

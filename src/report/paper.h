@@ -77,7 +77,8 @@ void ls_paper_resolution_all(ls_paper *paper);
 double ls_paper_resolution(const ls_page *page, const char *words);
 
 /* A measure of one row less that of another, the seeds that both have each by itself: the mean over
- * these seeds and half of its 95 % interval. NAN where there are none, or other tokens were scored. */
+ * these seeds and half of its 95 % interval. NAN where there are none, or other tokens were
+ * scored. */
 typedef struct ls_paper_difference {
     double mean, half;
     size_t seeds;
@@ -89,9 +90,9 @@ bool ls_paper_against_table(ls_paper *paper, const char *words);
 /* Of "BASE MEASURE ARM PROTOCOL LENGTH" the mean, or half of its interval. */
 double ls_paper_against(const ls_page *page, const char *words, bool half);
 
-/* A chart by its words, "ppl PROTOCOL [ARM ...]", "suite NAME [ARM ...]", "scores LENGTH [ARM ...]",
- * "expected LENGTH [ARM ...]", "heat NAME ARM" or "against ARM MEASURE PROTOCOL LENGTH [ARM ...]",
- * as an SVG file, and its title. False: there is none. */
+/* A chart by its words, "ppl PROTOCOL [ARM ...]", "suite NAME [ARM ...]", "scores LENGTH [ARM
+ * ...]", "expected LENGTH [ARM ...]", "heat NAME ARM" or "against ARM MEASURE PROTOCOL LENGTH [ARM
+ * ...]", as an SVG file, and its title. False: there is none. */
 bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes, ls_text *out);
 
 const json_t *ls_paper_arm(const ls_page *page, const char *name); /* NULL: there is none */

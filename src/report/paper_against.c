@@ -1,6 +1,6 @@
-/* Arms against one of them, seed by seed. Arms with one seed have its draws in common, and those that
- * test the same weights have all but the method in common. What is common is not in the differences,
- * so their interval tells more than whether two intervals overlap. */
+/* Arms against one of them, seed by seed. Arms with one seed have its draws in common, and those
+ * that test the same weights have all but the method in common. What is common is not in the
+ * differences, so their interval tells more than whether two intervals overlap. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

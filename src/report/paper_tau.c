@@ -1,6 +1,6 @@
 /* Whether the loss at a length orders the arms of a study as its suites do: Kendall's tau-b of the
- * loss with the score of each suite, and of each task of a suite that has several. Negative: a lower
- * loss goes with a higher score. */
+ * loss with the score of each suite, and of each task of a suite that has several. Negative: a
+ * lower loss goes with a higher score. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,8 @@
 
 #include "report/page.h"
 
-/* A spreadsheet takes a text that begins like a formula for one; behind an apostrophe it is text. */
+/* A spreadsheet takes a text that begins like a formula for one; behind an apostrophe it is
+ * text. */
 static void put_text(ls_ctx *ctx, const char *text, ls_text *out) {
     const bool formula = text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL;
     const char *quote = text[strcspn(text, ",\"\t\r\n")] == '\0' ? "" : "\"";

@@ -4,8 +4,8 @@
  * A prompt is cut at multiples of `chunk` tokens from its start, and what is left over into powers
  * of two: a rule that knows nothing of its neighbours. Prompts that begin alike share what was
  * computed (prefix.h). After its prompt a sequence goes a token further in each turn, together with
- * all others and with the short pieces of prompts (ls_streams_feed). One thread owns a batch and all
- * jobs in it. */
+ * all others and with the short pieces of prompts (ls_streams_feed). One thread owns a batch and
+ * all jobs in it. */
 #ifndef LS_SERVE_BATCH_H
 #define LS_SERVE_BATCH_H
 

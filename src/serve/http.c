@@ -1,10 +1,10 @@
 /* HTTP by libmicrohttpd: routes, limits, and the life of connections. Part of the program, not of
  * the library, which needs no network.
  *
- * A few threads of libmicrohttpd's read requests and send answers. A connection whose answer is being
- * computed is suspended. One thread more, the keeper, looks ten times a second for clients that
- * have gone and for those that take too long: libmicrohttpd's own timeout counts silence alone,
- * which a byte now and then defeats. */
+ * A few threads of libmicrohttpd's read requests and send answers. A connection whose answer is
+ * being computed is suspended. One thread more, the keeper, looks ten times a second for clients
+ * that have gone and for those that take too long: libmicrohttpd's own timeout counts silence
+ * alone, which a byte now and then defeats. */
 #include "serve/serve.h"
 
 #if LS_HAVE_MICROHTTPD

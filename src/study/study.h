@@ -60,6 +60,7 @@ typedef struct ls_study_arm {
     bool trains;    /* its own weights: from scratch, a checkpoint or another arm's */
     bool sorted;    /* its keys are where they belong */
     char checkpoint[LS_OPTION_TEXT_BYTES]; /* a run or a public checkpoint; "": none */
+    char found[LS_OPTION_TEXT_BYTES];      /* where it lies: there, or so from above the study */
     int64_t parameters;                    /* of the checkpoint */
     ls_settings given;                     /* what the study file says of this arm alone */
     ls_settings training; /* sections model, mixer, position, data, train; of the parent if any */
@@ -73,8 +74,8 @@ typedef struct ls_study_arm {
 
 /* What a study is made from; everything is borrowed for the study's life. */
 typedef struct ls_study_request {
-    /* The study file, overridden: arms.*, sweep.*, and sections that all arms share. What is read is
-     * marked as used. */
+    /* The study file, overridden: arms.*, sweep.*, and sections that all arms share. What is read
+     * is marked as used. */
     const ls_settings *settings;
     const ls_study_keys *keys;
     const char *file;    /* path of the study file: it names the study */
@@ -129,7 +130,8 @@ bool ls_study_is_at(const char *path);
  * whether it is "finished"; LS_EINPUT where it is no study. A new reference. */
 ls_status ls_study_describe(ls_ctx *ctx, const char *path, json_t **out);
 void ls_study_describe_print(ls_ctx *ctx, const json_t *study, ls_text *out);
-/* The name of a study that is made of sweep.* alone: "sweep-lr-mixer"; false where there are none. */
+/* The name of a study that is made of sweep.* alone: "sweep-lr-mixer"; false where there are
+ * none. */
 bool ls_study_sweep_name(const ls_settings *settings, char *out, size_t bytes);
 
 /* ---- the parts of a study ---- */
@@ -172,10 +174,11 @@ ls_status ls_study_suites_json(const ls_study *study, size_t arm, json_t **out);
  * now. */
 ls_status ls_study_compare_data(const ls_study *study);
 
-/* The arm that competes, or was trained from scratch, whose weights this one tests or goes on from. */
+/* The arm that competes, or was trained from scratch, whose weights this one tests or goes on
+ * from. */
 size_t ls_study_root(const ls_study *study, size_t arm);
-/* Arms with the same one_of compete: each is trained with its first seed, and the one with the lowest
- * validation loss alone has further seeds and is tested, with the arms that rest on it. */
+/* Arms with the same one_of compete: each is trained with its first seed, and the one with the
+ * lowest validation loss alone has further seeds and is tested, with the arms that rest on it. */
 bool ls_study_compete(const ls_study *study, size_t a, size_t b); /* with itself: at all */
 /* Whether a job is the training that decides. */
 bool ls_study_is_trial(const ls_study *study, size_t arm, int64_t seed, size_t kind);
@@ -183,7 +186,8 @@ typedef struct ls_study_verdict {
     bool open, chosen; /* not judged yet; goes on */
     double loss;       /* by which it was judged; NAN: none */
 } ls_study_verdict;
-/* By the stored results; `all`: open as long as one is missing, else those that are there decide. */
+/* By the stored results; `all`: open as long as one is missing, else those that are there
+ * decide. */
 ls_status ls_study_judge(const ls_study *study, size_t arm, bool all, ls_study_verdict *out);
 /* LS_EUSE where equal_parameters is given and an arm that trains has more or fewer parameters. */
 ls_status ls_study_check_sizes(const ls_study *study);

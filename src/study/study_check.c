@@ -1,6 +1,6 @@
 /* What every arm would cost. Memory is not estimated: each job is prepared as it would run, in a
- * context whose memory costs nothing and whose programs do not compute (ls_ctx.rehearsal), and what it
- * took is counted. Then some steps of each training are done and timed, if they are small. */
+ * context whose memory costs nothing and whose programs do not compute (ls_ctx.rehearsal), and what
+ * it took is counted. Then some steps of each training are done and timed, if they are small. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -70,8 +70,8 @@ static ls_status train(rehearsal *r, ls_ctx *ctx, ls_settings *settings, ls_trai
     return LS_OK;
 }
 
-/* A few steps as a job would do them, on the processor alone. What would take long or much memory is
- * not tried: who asks for the cost wants it soon, and perhaps on another machine. */
+/* A few steps as a job would do them, on the processor alone. What would take long or much memory
+ * is not tried: who asks for the cost wants it soon, and perhaps on another machine. */
 static ls_status time_training(rehearsal *r) {
     const double operations_max = 2e12;
     const ls_training_hooks hooks = {.trial = true};
@@ -286,7 +286,8 @@ static ls_status count_parameters(const ls_study *study, size_t arm, int64_t *ou
     return status;
 }
 
-/* Whether two arms say the same of everything but their training: then their models are the same. */
+/* Whether two arms say the same of everything but their training: then their models are the
+ * same. */
 static bool same_model(const ls_study_arm *a, const ls_study_arm *b) {
     const ls_study_arm *both[] = {a, b};
     for (size_t k = 0; k < 2; k++)

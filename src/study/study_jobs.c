@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/lock.h"
 #include "base/temporary.h"
+#include "study/study_parts.h"
 #include "study/study_process.h"
 #include "study/study_progress.h"
 
@@ -57,6 +58,21 @@ static ls_status add_settings(ls_ctx *ctx, ls_study_words *list, const ls_settin
     return LS_OK;
 }
 
+/* The same for what measures, with paths that lead where the study's do. */
+static ls_status add_measuring(const runner *r, ls_study_words *list, const ls_settings *settings,
+                               bool (*wanted)(const char *key)) {
+    for (size_t i = 0; i < settings->count; i++) {
+        const ls_setting *setting = &settings->items[i];
+        ls_text value = {0};
+        if (setting->optional || (wanted != NULL && !wanted(setting->key))) continue;
+        ls_status status = ls__study_find_paths(r->study, setting->key, setting->value, &value);
+        if (status == LS_OK) status = ls_study_add_word(r->ctx, list, setting->key, value.bytes);
+        ls_text_clear(r->ctx, &value);
+        LS_TRY(status);
+    }
+    return LS_OK;
+}
+
 /* What a suite is asked with; its samples go to a folder that tells the settings, so that others do
  * not meet them. */
 static ls_status add_suite(const runner *r, const ls_study_job *j, ls_study_words *list) {
@@ -67,12 +83,8 @@ static ls_status add_suite(const runner *r, const ls_study_job *j, ls_study_word
     snprintf(name, sizeof name, "%s-%.8s", suite->name, hash);
     LS_TRY(ls_study_file(r->study, j->arm, j->seed, name, folder, sizeof folder));
     LS_TRY(ls_study_add_word(r->ctx, list, "suite", suite->type->name));
-    LS_TRY(add_settings(r->ctx, list, &suite->settings));
-    for (size_t i = 0; i < arm->testing.count; i++) {
-        const ls_setting *setting = &arm->testing.items[i];
-        if (ls_study_may_differ(setting->key) && !setting->optional)
-            LS_TRY(ls_study_add_word(r->ctx, list, setting->key, setting->value));
-    }
+    LS_TRY(add_measuring(r, list, &suite->settings, NULL));
+    LS_TRY(add_measuring(r, list, &arm->testing, ls_study_may_differ));
     return ls_study_add_word(r->ctx, list, "suite.out", folder);
 }
 
@@ -84,7 +96,7 @@ static ls_status job_words(const runner *r, const ls_study_job *j, ls_study_word
     LS_TRY(ls_study_weights(study, j->arm, j->seed, folder, sizeof folder));
     if (j->kind != LS_STUDY_TRAIN) {
         LS_TRY(ls_study_add_word(r->ctx, list, folder, NULL));
-        LS_TRY(j->kind == LS_STUDY_EVAL ? add_settings(r->ctx, list, &arm->testing)
+        LS_TRY(j->kind == LS_STUDY_EVAL ? add_measuring(r, list, &arm->testing, NULL)
                                         : add_suite(r, j, list));
     } else {
         snprintf(number, sizeof number, "%" PRId64, j->seed);
@@ -342,8 +354,8 @@ static ls_status make_jobs(runner *r) {
     return LS_OK;
 }
 
-/* Whether a job waits until arms that compete are judged. What belongs to those that are not chosen is
- * done: there is nothing to do. */
+/* Whether a job waits until arms that compete are judged. What belongs to those that are not chosen
+ * is done: there is nothing to do. */
 static ls_status await_choice(runner *r, ls_study_job *j, bool *waits) {
     const ls_study *study = r->study;
     ls_study_verdict verdict;

@@ -37,8 +37,8 @@ ls_status ls_study_ended(ls_ctx *ctx, pid_t process, bool *ended, ls_study_end *
 
 /* ---- other ranks ----
  *
- * Rank 0 has the study. It asks every other rank some times a second how its call is doing, and says
- * with the same exchange what it should do. All ranks see the same folders. */
+ * Rank 0 has the study. It asks every other rank some times a second how its call is doing, and
+ * says with the same exchange what it should do. All ranks see the same folders. */
 typedef enum { LS_POST_NOTHING, LS_POST_START, LS_POST_STOP, LS_POST_LEAVE } ls_post_word;
 typedef struct ls_post_news {
     bool runs, ended; /* ended: since the last time, as `end` says */

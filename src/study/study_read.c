@@ -171,7 +171,9 @@ static ls_status find_parent(ls_study *study, ls_study_arm *arm) {
         return LS_OK;
     }
     if (opened != NULL) from = opened;
-    if (!ls_path_exists(from))
+    LS_TRY(ls_path_find(ctx, from, study->keys.out, arm->found, sizeof arm->found));
+    if (strcmp(arm->found, from) != 0) ls_say(ctx, "%s of the study is %s", from, arm->found);
+    if (!ls_path_exists(arm->found))
         return LS_FAIL(ctx, LS_EUSE, "arm %s is from %s, and there is no such arm, nor a folder",
                        arm->name, from);
     for (ls_study_arm *first = study->arms; !arm->trains && first < arm; first++)
@@ -228,7 +230,8 @@ static bool is_of_model(const char *key) {
 
 static ls_status sort_arm(ls_study *study, ls_study_arm *arm);
 
-/* An arm that begins with another's weights has its model and its data; how it trains is its own. */
+/* An arm that begins with another's weights has its model and its data; how it trains is its
+ * own. */
 static ls_status begin_with(ls_study *study, ls_study_arm *arm, ls_study_arm *base) {
     LS_TRY(sort_arm(study, base));
     arm->seeds = base->seeds;
@@ -386,8 +389,7 @@ ls_status ls_study_checkpoint(const ls_study *study, const ls_study_arm *arm, ls
     ls_status status = copy_settings(study->ctx, &arm->testing, ls_study_may_differ, &differing);
     if (status == LS_OK && arm->trains)
         status = copy_settings(study->ctx, &arm->training, ls__study_is_extension, &differing);
-    if (status == LS_OK)
-        status = ls_trained_describe(study->ctx, base->checkpoint, &differing, out);
+    if (status == LS_OK) status = ls_trained_describe(study->ctx, base->found, &differing, out);
     ls_settings_clear(study->ctx, &differing);
     return status;
 }

@@ -20,7 +20,7 @@ ls_status ls_study_folder(const ls_study *study, size_t arm, int64_t seed, char 
 
 const char *ls_study_opens(const ls_study *study, const ls_study_arm *arm) {
     const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
-    return base->checkpoint[0] != '\0' && !base->trains ? base->checkpoint : NULL;
+    return base->checkpoint[0] != '\0' && !base->trains ? base->found : NULL;
 }
 
 ls_status ls_study_weights(const ls_study *study, size_t arm, int64_t seed, char *out,
@@ -46,12 +46,13 @@ static void print_settings(ls_ctx *ctx, const ls_settings *settings, ls_text *ou
         ls_text_printf(ctx, out, "%s=%s\n", settings->items[i].key, settings->items[i].value);
 }
 
-/* A checkpoint that was written again is another one. */
-static void print_checkpoint(ls_ctx *ctx, const char *path, ls_text *out) {
+/* A checkpoint that was written again is another one; one that was moved with its study is not. */
+static void print_checkpoint(const ls_study *study, const ls_study_arm *arm, ls_text *out) {
+    const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
     struct stat about = {0};
-    stat(path, &about);
-    ls_text_printf(ctx, out, "checkpoint=%s\n%lld %lld\n", path, (long long)about.st_mtime,
-                   (long long)about.st_size);
+    stat(base->found, &about);
+    ls_text_printf(study->ctx, out, "checkpoint=%s\n%lld %lld\n", base->checkpoint,
+                   (long long)about.st_mtime, (long long)about.st_size);
 }
 
 /* A suite is asked of the model alone: how it is evaluated beside has nothing to do with it. */
@@ -78,7 +79,7 @@ ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, size_t 
         print_settings(ctx, &study->arms[weights->begins].training, &text);
     }
     if (ls_study_opens(study, &study->arms[arm]) != NULL)
-        print_checkpoint(ctx, ls_study_opens(study, &study->arms[arm]), &text);
+        print_checkpoint(study, &study->arms[arm], &text);
     if (kind == LS_STUDY_EVAL) {
         ls_text_printf(ctx, &text, "evaluation\n");
         print_settings(ctx, &study->arms[arm].testing, &text);

@@ -1,8 +1,8 @@
 /* Sweeps: arms made from lists of values.
  *
- * sweep.KEY has the values of a key. Every arm of the study file, or where it has none one arm without
- * settings of its own, becomes one for each combination; arms that test another's weights do so for
- * each of its. */
+ * sweep.KEY has the values of a key. Every arm of the study file, or where it has none one arm
+ * without settings of its own, becomes one for each combination; arms that test another's weights
+ * do so for each of its. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

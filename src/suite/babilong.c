@@ -1,9 +1,9 @@
 /* BABILong: facts of a bAbI task hidden among sentences of a long text.
  *
- * suite.path is FACTS,TEXT: a file of bAbI, qaN_*.txt, and any text. Sentences end at `.`, `!`, `?`;
- * those of fewer than ten tokens are left out, as in the official code, which cuts them by another
- * tool. generate: the official prompt and score. likelihood: the labels of the task that the
- * question does not name; the contrast is the prompt without the facts. */
+ * suite.path is FACTS,TEXT: a file of bAbI, qaN_*.txt, and any text. Sentences end at `.`, `!`,
+ * `?`; those of fewer than ten tokens are left out, as in the official code, which cuts them by
+ * another tool. generate: the official prompt and score. likelihood: the labels of the task that
+ * the question does not name; the contrast is the prompt without the facts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

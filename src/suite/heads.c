@@ -3,7 +3,8 @@
  * head; what repeating a text gains, and what a longer context does.
  *
  * A sample is a start token and random tokens four times over, and as many tokens of a text where
- * suite.path names one. Each head is a cell of its own; a cell without a head is the whole model. */
+ * suite.path names one. Each head is a cell of its own; a cell without a head is the whole
+ * model. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,8 @@
  * greedy flags are those of lm-evaluation-harness.
  *
  * The file is lambada_test.jsonl ("text" of each line: the variant of GPT-2's authors) or the plain
- * text of the first authors, a passage a line. The two differ, and their scores are not compared. */
+ * text of the first authors, a passage a line. The two differ, and their scores are not
+ * compared. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Many-shot learning: how well labels are told from examples in the context, by their number.
  *
- * The file has lines of label, tab, text. In each prompt the labels are renamed to random letters, so
- * that nothing but the examples tells them; the layout is "Question: TEXT\nType: LETTER". An own
+ * The file has lines of label, tab, text. In each prompt the labels are renamed to random letters,
+ * so that nothing but the examples tells them; the layout is "Question: TEXT\nType: LETTER". An own
  * form: LCEG's many-shot TREC, whose files are not public, names the classes. */
 #include <math.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* Lost in the Middle: does it matter where in a context the answer stands?
  *
  * Without a file: pairs of short hexadecimal keys and values that the program makes, several of
- * which are asked for in one context. With one: nq-open (questions, whose gold document goes to each
- * position among documents of other questions) or kv-retrieval (the pair that is asked for goes to
- * each position). The contrast of both is the question without any documents or pairs.
+ * which are asked for in one context. With one: nq-open (questions, whose gold document goes to
+ * each position among documents of other questions) or kv-retrieval (the pair that is asked for
+ * goes to each position). The contrast of both is the question without any documents or pairs.
  *
  * Two references are asked beside: closed book, the question without anything, and oracle, with
  * nothing but the document or pair that has the answer. Without a file once for each context. */

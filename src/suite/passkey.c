@@ -1,8 +1,8 @@
 /* Passkey retrieval: a number hidden in noise, asked for at the end. The prompt is Landmark's; the
  * noise is as long as the length allows, and the key at a share of it.
  *
- * likelihood: the key ranked against other numbers of as many digits; the contrast is the same noise
- * without the line. generate: ten new tokens, the first number in them. */
+ * likelihood: the key ranked against other numbers of as many digits; the contrast is the same
+ * noise without the line. generate: ten new tokens, the first number in them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

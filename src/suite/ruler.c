@@ -1,8 +1,9 @@
 /* RULER: needles of several kinds, tracking of variables, common and frequent words, at any length.
- * Prompts are the official ones; what is drawn comes from streams of this program, and words are its
- * own (docs/suites.md). The tasks on SQuAD and HotpotQA read their files.
+ * Prompts are the official ones; what is drawn comes from streams of this program, and words are
+ * its own (docs/suites.md). The tasks on SQuAD and HotpotQA read their files.
  *
- * likelihood: the right value, name or word ranked against others; vt has a second chain for them. */
+ * likelihood: the right value, name or word ranked against others; vt has a second chain for
+ * them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Benchmark suites: questions about long texts, put to a trained model and scored.
  *
- * A suite is one file, src/suite/NAME.c, that defines `const ls_suite_type ls_suite_NAME`; the build
- * lists them. It makes groups of items: the items of a group share contexts, which are computed
- * once. Everything else is common: batches, resuming, records, intervals and results. */
+ * A suite is one file, src/suite/NAME.c, that defines `const ls_suite_type ls_suite_NAME`; the
+ * build lists them. It makes groups of items: the items of a group share contexts, which are
+ * computed once. Everything else is common: batches, resuming, records, intervals and results. */
 #ifndef LS_SUITE_SUITE_H
 #define LS_SUITE_SUITE_H
 
@@ -98,8 +98,9 @@ typedef struct ls_suite_type {
      * groups of one item, computed in batches of `batch`. */
     ls_status (*answer)(ls_suite *suite, const int64_t *groups, int64_t count, int64_t batch,
                         json_t **records);
-    /* In place of make, where nothing is asked: appends the records of a group, as samples.jsonl has
-     * them, of which the machine fills in "group" and "of". stop: LS_ESTOP where it is raised. */
+    /* In place of make, where nothing is asked: appends the records of a group, as samples.jsonl
+     * has them, of which the machine fills in "group" and "of". stop: LS_ESTOP where it is
+     * raised. */
     ls_status (*measure)(ls_suite *suite, int64_t group, const volatile sig_atomic_t *stop,
                          json_t *records);
     /* Adds to the results what is not a mean over items; may be NULL. */

@@ -29,8 +29,8 @@ ls_status ls_adapter_write_config(ls_ctx *ctx, const ls_parameters *trained, con
 ls_status ls_adapter_check_base(ls_ctx *ctx, const ls_safetensors *file, const char *path,
                                 const ls_adapter *adapter);
 /* W + s B A in place of W, in the master's type, and what was trained whole in place of what there
- * was, for a store of the plain model with the base's weights. LS_EINPUT where these are others than
- * the adapter was trained on, or the file does not fit. */
+ * was, for a store of the plain model with the base's weights. LS_EINPUT where these are others
+ * than the adapter was trained on, or the file does not fit. */
 ls_status ls_adapter_merge(ls_ctx *ctx, const char *path, const ls_adapter *adapter,
                            ls_parameters *store);
 

@@ -46,8 +46,8 @@ ls_status ls_checkpoint_load_scheduled(ls_ctx *ctx, const char *folder, int64_t 
  * which only training needs, may be missing. LS_EINPUT where there is none. */
 ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
                              int64_t *step);
-/* Keeps this one, whose validation loss (`validation` of its state, see ls_best) is the least so far,
- * as best-N beside those that are saved by step, in place of the one before. */
+/* Keeps this one, whose validation loss (`validation` of its state, see ls_best) is the least so
+ * far, as best-N beside those that are saved by step, in place of the one before. */
 ls_status ls_checkpoint_save_best(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
                                   ls_optimizer *optimizer);
 /* Its path and step; *step -1 where there is none. LS_EINPUT where it is damaged. */
@@ -58,8 +58,8 @@ void ls_checkpoint_steps_line(const char *config, size_t length, const char **li
                               const char **end);
 /* Of the settings as text, without that line. */
 uint64_t ls_checkpoint_rest_hash(const char *config, size_t length);
-/* Whether a run's config.yaml is no longer the one that a checkpoint (its own folder) was made with,
- * more steps aside. False where the checkpoint has no manifest that would tell. */
+/* Whether a run's config.yaml is no longer the one that a checkpoint (its own folder) was made
+ * with, more steps aside. False where the checkpoint has no manifest that would tell. */
 ls_status ls_checkpoint_edited(ls_ctx *ctx, const char *checkpoint, const char *config,
                                bool *edited);
 /* LS_EINPUT: says so of a run's folder. */

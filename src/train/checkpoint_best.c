@@ -1,5 +1,5 @@
-/* The checkpoint with the least validation loss: checkpoints/best-N, apart from those that a run goes
- * on from. While a better one replaces it both are there; the loss in their state tells. */
+/* The checkpoint with the least validation loss: checkpoints/best-N, apart from those that a run
+ * goes on from. While a better one replaces it both are there; the loss in their state tells. */
 #include <stdio.h>
 #include <string.h>
 

@@ -170,8 +170,8 @@ static ls_status rehearse_model(ls_ctx *ctx, const ls_model_config *config, ls_d
     return status;
 }
 
-/* {"parameters", "length", "bf16": {"weights", "state", "scoring"}, "f32": ...} in bytes: nothing is
- * loaded. NULL where the model cannot be made: who opens it will say why. */
+/* {"parameters", "length", "bf16": {"weights", "state", "scoring"}, "f32": ...} in bytes: nothing
+ * is loaded. NULL where the model cannot be made: who opens it will say why. */
 static json_t *foresee(const ls_ctx *ctx, const char *path) {
     ls_ctx quiet = *ctx;
     ls_trained trained;

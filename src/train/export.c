@@ -67,7 +67,8 @@ static ls_status fill(void *user, size_t index, void *out) {
     return status;
 }
 
-/* Where the head is not the embedding, transformers has its bias a second time, which nothing reads.
+/* Where the head is not the embedding, transformers has its bias a second time, which nothing
+ * reads.
  */
 static void add_second_bias(weights *all, const ls_family_type *type, bool tied) {
     const char *own = type->head_biases[1];

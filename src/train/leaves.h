@@ -36,7 +36,8 @@ void ls_leaves_clear(ls_ctx *ctx, ls_leaves *leaves);
 /* The gradient of the i-th of this rank's leaves is in the store, which began with zeros. After the
  * last one the store has the sum of all of them; before, it is zero again. */
 void ls_leaves_add(ls_ctx *ctx, ls_leaves *leaves, int64_t i, ls_leaf leaf);
-/* A part of the sums that follow this rank's last leaf: of the gradient's elements from `first` on. */
+/* A part of the sums that follow this rank's last leaf: of the gradient's elements from `first`
+ * on. */
 void ls_leaves_sum(ls_ctx *ctx, const ls_leaves *leaves, int64_t first, int64_t count);
 /* The whole batch's loss and auxiliary loss, on all ranks; *marks has the bits that any rank set in
  * its own. */

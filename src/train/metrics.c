@@ -44,8 +44,8 @@ static int64_t step_of(const uint8_t *line, size_t length, const char *start) {
 }
 
 /* How many bytes of a file stay: `head`, then whole rows up to `step`. A row that was torn by a
- * crash ends them; rows up to a checkpoint's step were on the disk before it. *last: the step of the
- * last that stays. */
+ * crash ends them; rows up to a checkpoint's step were on the disk before it. *last: the step of
+ * the last that stays. */
 static ls_status bytes_to_keep(ls_ctx *ctx, const char *path, const char *head, const char *start,
                                int64_t step, int64_t *last, size_t *keep) {
     ls_whole whole;

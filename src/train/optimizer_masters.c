@@ -1,6 +1,6 @@
 /* Master weights cut over ranks, as moments are. Programs in bf16 read the shadow, and some small
- * parameters in the master's type: these two are whole on every rank, and go to all after an update,
- * in half the bytes that masters would take. */
+ * parameters in the master's type: these two are whole on every rank, and go to all after an
+ * update, in half the bytes that masters would take. */
 #include "tensor/engine/device.h"
 #include "train/optimizer_ranks.h"
 
@@ -40,7 +40,8 @@ static void copy(ls_ctx *ctx, const ls_optimizer *o, char *to, const char *from,
     ls_gradient_add(ctx, &sum);
 }
 
-/* What of a bucket's masters is this rank's: elements first .. end - 1 of all, and where they lie. */
+/* What of a bucket's masters is this rank's: elements first .. end - 1 of all, and where they
+ * lie. */
 static char *own_part(const ls_optimizer *o, int64_t bucket, int64_t *first, int64_t *end) {
     const ls_pieces part = ls__optimizer_part(o, bucket, o->ranks->rank, LS_OPTIMIZER_WHOLLY);
     *first = o->cuts[part.from];

@@ -1,7 +1,7 @@
-/* The optimiser's buffers over ranks. Gradients are summed by halving: ranks at the distance 1, then
- * 2, 4, ... swap halves of what they still have, so that level k of the tree is summed in round k
- * and each rank sends less than one gradient in all. What comes back (weights after an update, sums
- * of squares) goes the same way in reverse.
+/* The optimiser's buffers over ranks. Gradients are summed by halving: ranks at the distance 1,
+ * then 2, 4, ... swap halves of what they still have, so that level k of the tree is summed in
+ * round k and each rank sends less than one gradient in all. What comes back (weights after an
+ * update, sums of squares) goes the same way in reverse.
  *
  * Bytes pass through the caller's memory, also those of a device, in chunks of a fixed size; from
  * device to device (link.h) in larger ones, and what is not added lands in its place. */

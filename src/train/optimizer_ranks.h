@@ -25,15 +25,16 @@ typedef struct ls_part_bytes {
     char *at;
     size_t bytes;
 } ls_part_bytes;
-/* Every rank's part of a buffer to all: span(optimizer, bucket, rank, halvings) is where it lies. */
+/* Every rank's part of a buffer to all: span(optimizer, bucket, rank, halvings) is where it
+ * lies. */
 typedef ls_part_bytes (*ls_part_fn)(const ls_optimizer *optimizer, int64_t bucket, int rank,
                                     int halvings);
 ls_status ls__optimizer_share(ls_ctx *ctx, ls_optimizer *optimizer, ls_part_fn span);
-/* optimizer_masters.c. Over ranks in bf16: takes this rank's part of the masters, as rank 0 has them,
- * and gives the store's back. */
+/* optimizer_masters.c. Over ranks in bf16: takes this rank's part of the masters, as rank 0 has
+ * them, and gives the store's back. */
 ls_status ls__optimizer_cut_masters(ls_ctx *ctx, ls_optimizer *optimizer);
-/* After an update of masters that are cut, or `loaded` from a checkpoint: what programs read of them,
- * to all. */
+/* After an update of masters that are cut, or `loaded` from a checkpoint: what programs read of
+ * them, to all. */
 ls_status ls__optimizer_share_masters(ls_ctx *ctx, ls_optimizer *optimizer, bool loaded);
 /* Every rank's sums to all. */
 ls_status ls__optimizer_share_sums(ls_ctx *ctx, const ls_optimizer *optimizer);

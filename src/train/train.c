@@ -225,8 +225,8 @@ static ls_status rehearse(ls_loop *l) {
 }
 
 /* Some steps as they would be done, for less than a second where they are short: the time of the
- * fastest, which others on the machine disturbed least. The first, which settles things, counts only
- * where it is long itself. */
+ * fastest, which others on the machine disturbed least. The first, which settles things, counts
+ * only where it is long itself. */
 static ls_status try_steps(ls_loop *l, double *seconds) {
     enum { STEPS = 32 };
     const double enough = 0.6;

@@ -114,28 +114,29 @@ typedef struct ls_train_job {
     const char *config; /* the resolved settings as YAML: config.yaml, and the run's identity */
     const ls_train_settings *settings;
     /* Finished, with gradients: inputs tokens, targets (i32) and weights, keeps loss; batch /
-     * ls_train_parts rows of the source's inputs, and thrice of its targets. Where it streams, state is
-     * carried from batch to batch; with options.resets each row's for itself. */
+     * ls_train_parts rows of the source's inputs, and thrice of its targets. Where it streams,
+     * state is carried from batch to batch; with options.resets each row's for itself. */
     ls_program *program;
     /* train.context > 1: `program` is then of one part of the sequences, gradients pass through its
      * state, and this is its forward part alone; else NULL */
     ls_program *forward;
     ls_parameters *store; /* the program's */
-    /* or NULL: ls_train_run makes it. It may cut the store's masters over ranks: programs are recorded
-     * afterwards. */
+    /* or NULL: ls_train_run makes it. It may cut the store's masters over ranks: programs are
+     * recorded afterwards. */
     struct ls_optimizer *optimizer;
     ls_train_source source;
     /* or NULL: draws where tokens stand, for the program's input places [rows, inputs] */
     const ls_position *drawn;
     int64_t model_length; /* for it */
     /* What is scored every settings.validate_every steps. Of ls_train_model a loader, of
-     * ls_train_model_on a source with so many rows (0: none), of ls_train_run what they make of it. */
+     * ls_train_model_on a source with so many rows (0: none), of ls_train_run what they make of
+     * it. */
     const ls_loader *validation_loader;
     ls_train_source validation_source;
     int64_t validation_rows;
     struct ls_validation *validation;
-    /* or NULL: alone. Each computes some leaves of every batch; rank 0 alone writes, reads the folder
-     * and reports. */
+    /* or NULL: alone. Each computes some leaves of every batch; rank 0 alone writes, reads the
+     * folder and reports. */
     ls_ranks *ranks;
     const volatile sig_atomic_t *stop; /* or NULL: once it is not 0, the run ends after this step */
     bool trial;  /* a few steps are timed, and nothing is written: ls_train_result.step_seconds */
@@ -165,10 +166,10 @@ typedef struct ls_train_result {
  * those that train.patience allows.
  * LS_ESTOP: stopped by the flag or by max_minutes after a checkpoint; call again to go on. LS_EUSE:
  * the folder is that of other settings. LS_EINPUT: the guard ended the run (rejected.json names the
- * batches) or rejected its last steps, no checkpoint is whole, a token is outside the vocabulary, or
- * the data were changed meanwhile. LS_EIO: the disk; the last good checkpoint stands. The step loop
- * makes no allocation outside checkpoints. In a rehearsal (ls_ctx) all memory is taken and one batch
- * made; nothing is computed or written. */
+ * batches) or rejected its last steps, no checkpoint is whole, a token is outside the vocabulary,
+ * or the data were changed meanwhile. LS_EIO: the disk; the last good checkpoint stands. The step
+ * loop makes no allocation outside checkpoints. In a rehearsal (ls_ctx) all memory is taken and one
+ * batch made; nothing is computed or written. */
 ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *result);
 
 /* The same for a model (made in ls_train_dtype; it gets gradients): records the program, whose peak

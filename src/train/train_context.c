@@ -1,11 +1,11 @@
-/* A batch whose sequences are cut (train.context): their parts are leaves of the tree too, on one rank
- * or on neighbouring ones.
+/* A batch whose sequences are cut (train.context): their parts are leaves of the tree too, on one
+ * rank or on neighbouring ones.
  *
- * The forward part goes through the parts of a sequence in their order, each with the state that the
- * one before it left; the backward part goes through them from the end, each with the gradient of
- * the state that it left. Of a part that waits for its turn back only the state that it began with
- * is kept: its forward part runs once more then. The parts of a leaf (train.accumulate) follow one
- * another, so that ranks with different parts of one sequence work at the same time. */
+ * The forward part goes through the parts of a sequence in their order, each with the state that
+ * the one before it left; the backward part goes through them from the end, each with the gradient
+ * of the state that it left. Of a part that waits for its turn back only the state that it began
+ * with is kept: its forward part runs once more then. The parts of a leaf (train.accumulate) follow
+ * one another, so that ranks with different parts of one sequence work at the same time. */
 #include <string.h>
 
 #include "train/train_loop.h"
@@ -131,8 +131,8 @@ static ls_status run_forward(ls_loop *l, const ls_batch_rows *now, const piece *
     return ls_program_run(program, state, (uint64_t)l->settings->seed, step_of(l, at));
 }
 
-/* From the start of a sequence, or what the rank with the part before hands on, to its own last part,
- * or what it hands on itself. */
+/* From the start of a sequence, or what the rank with the part before hands on, to its own last
+ * part, or what it hands on itself. */
 static ls_status go_forward(ls_loop *l, const ls_batch_rows *now, piece at, int64_t i) {
     ls_context *c = &l->context;
     ls_state *state = c->state[i];

@@ -30,8 +30,8 @@ typedef struct ls_trained {
  * case. */
 ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out);
 /* The same, then opens everything. From `overrides` (or NULL) come extend, extend.*, lora.base and
- * those options of mixers that may differ at test (ls_mixer_type.at_test): marked as used. `type` NULL:
- * as trained. */
+ * those options of mixers that may differ at test (ls_mixer_type.at_test): marked as used. `type`
+ * NULL: as trained. */
 ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *overrides,
                           const ls_dtype *type, ls_trained *out);
 /* The same without weights and tokenizer: what would be opened. Clear *out in any case. */
@@ -48,8 +48,8 @@ ls_status ls_trained_dtype(ls_ctx *ctx, const ls_settings *settings, ls_dtype *o
 ls_status ls_trained_extend(ls_trained *trained, const ls_settings *asked);
 /* LS_EUSE where there is no tokenizer, so that no text can be read or written. */
 ls_status ls_trained_needs_text(const ls_trained *trained);
-/* Weights into a model of the same description; see ls_model_load for `missing`. LS_EINPUT where one
- * is not finite. */
+/* Weights into a model of the same description; see ls_model_load for `missing`. LS_EINPUT where
+ * one is not finite. */
 ls_status ls_trained_load(const ls_trained *trained, ls_model *model, size_t *missing);
 void ls_trained_clear(ls_trained *trained);
 

@@ -440,7 +440,8 @@ static ls_status make_model(ls_training *t) {
     return ls_model_adapt(t->ctx, &t->settings.model, type, seed, &adapter, &t->model);
 }
 
-/* train.from: another run's weights, or public ones, unless this one has a checkpoint of its own. */
+/* train.from: another run's weights, or public ones, unless this one has a checkpoint of its
+ * own. */
 static ls_status begin_with_weights(ls_training *t) {
     ls_ctx *ctx = t->ctx;
     const ls_train_settings *train = &t->settings.train;

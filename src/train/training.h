@@ -58,8 +58,8 @@ ls_status ls_training_check_extensions(ls_ctx *ctx, const ls_settings *given,
  * were not used (ls_settings_finish). Clear *out in any case. */
 ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out);
 /* Trains to the end, or goes on with the run in the folder: see ls_train_run for what comes back.
- * LS_EUSE where another process is at work there. In a rehearsal (ls_ctx) the folder is not touched;
- * `config` then says what it would hold. */
+ * LS_EUSE where another process is at work there. In a rehearsal (ls_ctx) the folder is not
+ * touched; `config` then says what it would hold. */
 ls_status ls_training_run(ls_training *training, const ls_training_hooks *hooks,
                           ls_train_result *result);
 /* What a training gave, for machines: a new reference, NULL where memory is short. */

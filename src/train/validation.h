@@ -23,8 +23,8 @@ typedef struct ls_validation {
 /* `source` has the shapes of its rows settled. Clear *out in any case. */
 ls_status ls_validation_init(ls_ctx *ctx, ls_program *program, const ls_train_source *source,
                              int64_t rows, int64_t parts, ls_validation *out);
-/* Mean loss of the scored tokens; may be not finite. Makes no allocation. LS_EINPUT where a token is
- * outside the vocabulary, nothing is scored, or the data were changed. */
+/* Mean loss of the scored tokens; may be not finite. Makes no allocation. LS_EINPUT where a token
+ * is outside the vocabulary, nothing is scored, or the data were changed. */
 ls_status ls_validation_measure(ls_validation *validation, double *loss);
 void ls_validation_clear(ls_validation *validation);
 

@@ -1,7 +1,8 @@
 /* A disk that may lose power: what a journal says was done, and which parts of it are certain.
  *
  * fsync of a file makes its bytes certain, fsync of a folder the names in it, as POSIX promises and
- * no more. The rest may be there or not, in any order: names one by one, bytes in sectors of 512. */
+ * no more. The rest may be there or not, in any order: names one by one, bytes in sectors of
+ * 512. */
 #ifndef LS_FAULTS_DISK_H
 #define LS_FAULTS_DISK_H
 

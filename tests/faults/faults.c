@@ -3,8 +3,8 @@
  * Makes every system call of a scenario fail in every way, one at a time. The program must end with
  * a message and an exit code that fits, or do its work all the same; called again undisturbed it
  * must leave the bytes of a run that nothing disturbed. sample=N tries N of them, spread evenly;
- * call=N those of the N-th call alone, to see a failure again; stops=1 those in which the program is
- * asked to stop.
+ * call=N those of the N-th call alone, to see a failure again; stops=1 those in which the program
+ * is asked to stop.
  *
  * kept=FOLDER remembers what has passed, for as long as the program and the preload are the same
  * files: a call that was stopped goes on there. After seconds=N it ends by itself, with 75 where

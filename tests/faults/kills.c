@@ -1,8 +1,8 @@
 /* kills PROGRAM [kills=N] [seed=N] [configuration ...]; `kills PROGRAM list` names them
  *
- * Kills a run at random moments, N times per configuration, and starts it again until it is through:
- * the bytes must be those of a run that was left in peace. Two of three are SIGKILL; after a SIGTERM
- * the program ends by itself, having made a checkpoint. */
+ * Kills a run at random moments, N times per configuration, and starts it again until it is
+ * through: the bytes must be those of a run that was left in peace. Two of three are SIGKILL; after
+ * a SIGTERM the program ends by itself, having made a checkpoint. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

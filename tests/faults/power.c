@@ -1,9 +1,9 @@
 /* power PROGRAM PRELOAD [sample=N] [chances=N] [unsynced=1] [scenario ...]
  *
  * Cuts the power after every change that a scenario makes to its files: what was not fsynced is
- * lost, or torn, in any order (disk.h). Called again, the program must leave the bytes of a run that
- * nothing disturbed, and must not begin before a checkpoint that was certain. With unsynced=1 no
- * fsync is heeded, as if the program made none: that must not pass. */
+ * lost, or torn, in any order (disk.h). Called again, the program must leave the bytes of a run
+ * that nothing disturbed, and must not begin before a checkpoint that was certain. With unsynced=1
+ * no fsync is heeded, as if the program made none: that must not pass. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -325,9 +325,9 @@ static void take_text(const scene *s, const char *file, const char *mark, char o
     free(text);
 }
 
-/* LLVM's OpenMP keeps a file per process in shared memory. A process that is killed leaves it, empty
- * where the kill came between its making and its sizing, and the next one of the same number dies of
- * SIGBUS there. */
+/* LLVM's OpenMP keeps a file per process in shared memory. A process that is killed leaves it,
+ * empty where the kill came between its making and its sizing, and the next one of the same number
+ * dies of SIGBUS there. */
 static void forget_dead_processes(void) {
     static const char folder[] = "/dev/shm", form[] = "__KMP_REGISTERED_LIB_%d_";
     DIR *list = opendir(folder);

@@ -60,7 +60,8 @@ char *signature(const char *folder, comparison how);
 void forget_times(char *text);
 /* The first line in which two signatures differ. */
 void first_difference(const char *a, const char *b, char *out, size_t bytes);
-/* The first name below a folder, outside the cache, that ends in .tmp; false where there is none. */
+/* The first name below a folder, outside the cache, that ends in .tmp; false where there is
+ * none. */
 bool find_leftover(const char *folder, char *out, size_t bytes);
 
 double seconds_now(void);

@@ -1,5 +1,5 @@
-/* SentencePiece models of hostile origin: one byte with the length of the text, the text, the model.
- * Whatever loads must encode and decode within its vocabulary. */
+/* SentencePiece models of hostile origin: one byte with the length of the text, the text, the
+ * model. Whatever loads must encode and decode within its vocabulary. */
 #include <stdlib.h>
 
 #include "data/tokenizer.h"

@@ -1,5 +1,5 @@
-/* Saved streams of hostile origin: the first byte chooses the model, the rest is loaded. Whatever is
- * accepted can be fed, and saves to the bytes that it was loaded from. */
+/* Saved streams of hostile origin: the first byte chooses the model, the rest is loaded. Whatever
+ * is accepted can be fed, and saves to the bytes that it was loaded from. */
 #include "stream_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);

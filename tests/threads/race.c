@@ -1,5 +1,5 @@
-/* What ThreadSanitizer must see, and must not: `race` has one, `race ordered` has only what OpenMP's
- * forks, barriers and critical sections order. */
+/* What ThreadSanitizer must see, and must not: `race` has one, `race ordered` has only what
+ * OpenMP's forks, barriers and critical sections order. */
 #include <stdio.h>
 
 enum { THREADS = 4, ROUNDS = 20 };

@@ -109,8 +109,8 @@ static void put_bytes(ls_ctx *ctx, unsigned field, const void *bytes, size_t len
     ls_text_append(ctx, out, bytes, length);
 }
 
-/* A piece's text. GGUF has user-defined ones with plain spaces (Gemma's runs of spaces), a model with
- * the mark that a text's spaces become before pieces are looked for. */
+/* A piece's text. GGUF has user-defined ones with plain spaces (Gemma's runs of spaces), a model
+ * with the mark that a text's spaces become before pieces are looked for. */
 static void put_piece(ls_ctx *ctx, const ls_gguf_text *token, int32_t type, ls_text *out) {
     size_t spaces = 0;
     for (size_t i = 0; type == USER && i < token->length; i++) spaces += token->at[i] == ' ';

@@ -11,7 +11,8 @@ static void write_encoder(ls_family_reader *r) {
     if (!local) ls_family_int(r, "global_block_size", "encoder.mixer.global_block", 16, 1, 1 << 30);
 }
 
-/* Its encoder's layers have one of two names: with tokens for blocks, which have a norm, or without.
+/* Its encoder's layers have one of two names: with tokens for blocks, which have a norm, or
+ * without.
  */
 static void unused(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]) {
     const ls_mixer mixer = ls_model_encoder_mixer(model, 0);

@@ -1,5 +1,6 @@
 /* A masked language model (arXiv 1810.04805): the token that stood at each place, from what stands
- * around it on both sides. Before the product there may be a layer with an activation and a norm. */
+ * around it on both sides. Before the product there may be a layer with an activation and a
+ * norm. */
 #include "model/head.h"
 #include "model/layers.h"
 

@@ -1,6 +1,6 @@
-/* Ranks through MPI. Data and failures have tags of their own; a failure is looked for while data is
- * waited for. MPI itself decides what happens where a rank is killed: mpirun and srun end the job
- * and name it. */
+/* Ranks through MPI. Data and failures have tags of their own; a failure is looked for while data
+ * is waited for. MPI itself decides what happens where a rank is killed: mpirun and srun end the
+ * job and name it. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,8 +127,8 @@ static void tell(ls_transport *transport, int rank, const ls_rank_failure *failu
         MPI_Test(&request, &done, MPI_STATUS_IGNORE);
 }
 
-/* MPI's own end waits for all ranks, which after a failure may be gone. They get a moment to hear of
- * it; then the launcher ends what is left. */
+/* MPI's own end waits for all ranks, which after a failure may be gone. They get a moment to hear
+ * of it; then the launcher ends what is left. */
 static void close_mpi(ls_transport *transport, int failed) {
     mpi_transport *t = (mpi_transport *)transport;
     if (t->stuck) MPI_Abort(t->all, 4); /* mpirun names this rank and ends all */

@@ -13,7 +13,8 @@ typedef struct ls_hay {
 } ls_hay;
 ls_status ls_hay_open(ls_suite *suite, ls_hay *out);
 void ls_hay_close(ls_hay *hay);
-/* `tokens` tokens of it, from a line that the example number chooses; repeated where it is short. */
+/* `tokens` tokens of it, from a line that the example number chooses; repeated where it is
+ * short. */
 ls_status ls_hay_tokens(const ls_suite *suite, const ls_hay *hay, int64_t example, int64_t tokens,
                         ls_ids *out);
 

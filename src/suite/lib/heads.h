@@ -1,5 +1,5 @@
-/* What attention heads do, told from their patterns on repeated tokens. A pattern is A[T,T]: how much
- * the query of each row attends to each key. */
+/* What attention heads do, told from their patterns on repeated tokens. A pattern is A[T,T]: how
+ * much the query of each row attends to each key. */
 #ifndef LS_SUITE_LIB_HEADS_H
 #define LS_SUITE_LIB_HEADS_H
 

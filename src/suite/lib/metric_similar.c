@@ -1,5 +1,6 @@
-/* Similarity of two lines of code: 2 * matching / (|a| + |b|), where what matches is found by blocks
- * (Ratcliff and Obershelp, as Python's difflib does) or is the longest common subsequence. */
+/* Similarity of two lines of code: 2 * matching / (|a| + |b|), where what matches is found by
+ * blocks (Ratcliff and Obershelp, as Python's difflib does) or is the longest common
+ * subsequence. */
 #include "suite/lib/metric.h"
 
 /* From this length of b on, characters that are more than one in a hundred begin no block. */

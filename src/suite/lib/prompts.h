@@ -52,8 +52,8 @@ typedef struct ls_haystack {
     const int32_t *stops; /* tokens of "." alone */
     size_t stop_count;
 } ls_haystack;
-/* Where a needle goes among the first `length` tokens: at a depth, 0 to 100, moved back until a full
- * stop stands before it. */
+/* Where a needle goes among the first `length` tokens: at a depth, 0 to 100, moved back until a
+ * full stop stands before it. */
 size_t ls_needle_place(const ls_haystack *hay, size_t length, double depth);
 ls_status ls_needle_put(ls_ctx *ctx, ls_haystack *hay, const int32_t *needle, size_t count,
                         size_t index);

@@ -218,9 +218,11 @@ static ls_status score_item(ls_scorer *s, ls_stream *stream, const double *after
                             bool bare, ls_item_score *out) {
     ls_ctx *ctx = s->model->ctx;
     const size_t bytes = (size_t)vocabulary_of(s) * sizeof(double);
+    ls_tokens rest = item->question; /* which may be empty, and nowhere */
+    if (asked > 0) rest = (ls_tokens){rest.at + asked, rest.count - asked};
     LS_TRY(logits_room(s, 1));
     memcpy(s->logits, after, bytes);
-    LS_TRY(feed(s, stream, (ls_tokens){item->question.at + asked, item->question.count - asked}));
+    LS_TRY(feed(s, stream, rest));
     if (item->new_tokens > 0) return generate(s, stream, tokenizer, item, &out->generated);
     double *here = ls_new_raw(ctx, bytes, 1);
     if (here == NULL) return LS_ENOMEM;

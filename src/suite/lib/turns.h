@@ -1,6 +1,6 @@
 /* The turns of a suite over ranks: what goes through the model at one time, a group or a batch of
- * them, is a turn, and turn n is taken by rank n modulo their number. Rank 0 adds the records of all
- * in the order of one process. */
+ * them, is a turn, and turn n is taken by rank n modulo their number. Rank 0 adds the records of
+ * all in the order of one process. */
 #ifndef LS_SUITE_LIB_TURNS_H
 #define LS_SUITE_LIB_TURNS_H
 

@@ -1,8 +1,8 @@
 /* Products with few rows (decoding): bound by reading B, which is read once, where it lies.
  *
- * B transposed: dot products along k. B as it is: sums of B's rows, a strip of columns at a time. A is
- * widened to f32 [m, k] first. Threads take strips of columns; where a strip ends does not change
- * a column's value. */
+ * B transposed: dot products along k. B as it is: sums of B's rows, a strip of columns at a time. A
+ * is widened to f32 [m, k] first. Threads take strips of columns; where a strip ends does not
+ * change a column's value. */
 #include <omp.h>
 
 #include "tensor/cpu/gemm_kernel.h"

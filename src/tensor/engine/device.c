@@ -55,7 +55,8 @@ void ls_device_title(const ls_ctx *ctx, char *out, size_t bytes) {
     if (ctx->device->describe != NULL) ctx->device->describe(ctx->device, keep_title, &t);
 }
 
-/* Whether buffers are the device's. A rehearsal has all of them beside it, where they are counted. */
+/* Whether buffers are the device's. A rehearsal has all of them beside it, where they are
+ * counted. */
 static bool is_far(const ls_ctx *ctx) {
     return ctx->device != NULL && !ctx->rehearsal;
 }

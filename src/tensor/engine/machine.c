@@ -192,8 +192,8 @@ fail:
     return status;
 }
 
-/* One large product: large for what computes it, and no larger, as trainings of small models measure
- * it too and take less. */
+/* One large product: large for what computes it, and no larger, as trainings of small models
+ * measure it too and take less. */
 ls_status ls_machine_peak(ls_ctx *ctx, ls_dtype type, double *out) {
     enum { EACH = 256, LEAST = 512, MOST = 2048 }; /* rows, for a thread and in all */
     probe product = {EACH * (int64_t)ctx->threads, 1024, true, record_product};

@@ -105,15 +105,15 @@ void ls_parameters_gate(ls_parameters *store, int64_t index);
 void ls_parameters_round(ls_parameters *store);
 /* The same of some elements, wherever they come from. */
 void ls_parameters_round_some(ls_parameters *store, const void *from, int64_t first, int64_t count);
-/* Gives the master back, of which others keep what they need: programs that are recorded from now on
- * read the shadow, and `full`. In bf16, without an adapter. */
+/* Gives the master back, of which others keep what they need: programs that are recorded from now
+ * on read the shadow, and `full`. In bf16, without an adapter. */
 ls_status ls_parameters_give_master(ls_parameters *store);
 /* A parameter's elements in `full`, and their padding; 0: it is not there. */
 int64_t ls_parameter_full_count(const ls_parameter *parameter);
 void ls_parameters_clear_gradient(ls_parameters *store);
 void *ls_parameter_master(const ls_parameters *store, const ls_parameter *parameter);
-/* Where a parameter's values are, and in which type: in the master, but for the bf16 of a store that
- * is lean or has none. */
+/* Where a parameter's values are, and in which type: in the master, but for the bf16 of a store
+ * that is lean or has none. */
 void *ls_parameter_values(const ls_parameters *store, const ls_parameter *parameter,
                           ls_dtype *type);
 void *ls_parameter_gradient(const ls_parameters *store, const ls_parameter *parameter);

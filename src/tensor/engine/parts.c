@@ -1,8 +1,8 @@
 /* Programs that share a stream, each with a part of its rows: see ls_parts.
  *
- * What a part contributes to a sum or a softmax is merged pairwise, at the distance 1, 2, 4, ...: after
- * each round both of a pair have the same, so that all parts end with the same bits. On a device it
- * goes through host memory. */
+ * What a part contributes to a sum or a softmax is merged pairwise, at the distance 1, 2, 4, ...:
+ * after each round both of a pair have the same, so that all parts end with the same bits. On a
+ * device it goes through host memory. */
 #include <math.h>
 #include <string.h>
 
@@ -98,7 +98,8 @@ static void mix(const pair *of, ls_dtype type, int64_t first, int64_t count, dou
                        low * ls_element(of->low, type, i) + high * ls_element(of->high, type, i));
 }
 
-/* The mean of two means, by the sums of their exponentials; of no keys the logarithm is -infinity. */
+/* The mean of two means, by the sums of their exponentials; of no keys the logarithm is
+ * -infinity. */
 static void join_softmax(const pair *of, const ls_tensor *out, const ls_tensor *lse) {
     const size_t behind = bytes_of(out);
     const int64_t T = out->dim[1], H = out->dim[2], V = out->dim[3];

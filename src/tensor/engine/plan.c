@@ -52,8 +52,8 @@ static void find_lives(ls_program *p) {
     }
 }
 
-/* Sequences go through a passage one after the other: what is needed anywhere in it is nobody else's
- * place as long as it lasts. */
+/* Sequences go through a passage one after the other: what is needed anywhere in it is nobody
+ * else's place as long as it lasts. */
 static ls_status widen_lives(ls_program *p) {
     size_t *end = ls_new(p->ctx, p->nodes.count + 1, sizeof *end);
     if (end == NULL) return LS_ENOMEM;

@@ -174,9 +174,9 @@ ls_status ls_program_finish(ls_program *program);
  * program does not stream). The chunk starts at the state's position, which then advances. */
 ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, uint32_t step);
 
-/* The same with options.through. `gradient`, a state of the same ports, has on entry the gradient of
- * the state that the chunk leaves, and afterwards that of the state it began with. A sequence that
- * is cut in parts has the gradients of one that is not: its parts run forward in their order
+/* The same with options.through. `gradient`, a state of the same ports, has on entry the gradient
+ * of the state that the chunk leaves, and afterwards that of the state it began with. A sequence
+ * that is cut in parts has the gradients of one that is not: its parts run forward in their order
  * (options.forward will do), then back, each with the state that it began with. */
 ls_status ls_program_run_through(ls_program *program, ls_state *state, ls_state *gradient,
                                  uint64_t seed, uint32_t step);
@@ -366,8 +366,8 @@ int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_max);
 ls_tensor *ls_cache_first(ls_program *p, const char *name, ls_tensor *x, int64_t rows);
 /* Whether a tensor's rows are those of a cache that holds one part of them. */
 bool ls_in_parts(const ls_program *p, const ls_tensor *tensor);
-/* What the operation just recorded made of its part becomes what all parts make together: *out is the
- * sum, or with *lse [B,H,T] the softmax's mean of *out [B,T,H,V]. */
+/* What the operation just recorded made of its part becomes what all parts make together: *out is
+ * the sum, or with *lse [B,H,T] the softmax's mean of *out [B,T,H,V]. */
 void ls_merge_parts(ls_program *p, ls_tensor **out, ls_tensor **lse);
 /* Whether any cache of a program is in parts. */
 bool ls_program_in_parts(const ls_program *program);
@@ -466,9 +466,9 @@ enum {
     LS_GROUPS_MOST = 16,    /* that run side by side */
 };
 /* Takes over `many`, a streaming program of `count` sequences. `one` [count], each the same for one
- * sequence, are borrowed: groups of different sizes that do not run at the same time may share them.
- * *out is NULL where they do not fit together (a model that orders its tensors otherwise): then
- * `many` is freed, and sequences go one by one. */
+ * sequence, are borrowed: groups of different sizes that do not run at the same time may share
+ * them. *out is NULL where they do not fit together (a model that orders its tensors otherwise):
+ * then `many` is freed, and sequences go one by one. */
 ls_status ls_together_new(ls_program *many, ls_program *const *one, int64_t count,
                           ls_together **out);
 void ls_together_free(ls_together *together); /* NULL is fine */

@@ -181,8 +181,8 @@ ls_status ls__state_begin(ls_program *p, ls_state *state, ls_state *gradient);
 /* Gradients that pass through the state: before the backward part is recorded, and behind it. */
 void ls__state_seed(ls_program *p);
 void ls__state_hand_back(ls_program *p);
-/* parts.c: refuses nodes that would take a part of a cache for the whole; makes room to merge in; and
- * the merging itself, where nodes of it come up in a run. */
+/* parts.c: refuses nodes that would take a part of a cache for the whole; makes room to merge in;
+ * and the merging itself, where nodes of it come up in a run. */
 ls_status ls__check_parts(ls_program *p);
 bool ls__merges(const ls_node *node);
 ls_status ls__merge_node(ls_program *p, const ls_node *node);

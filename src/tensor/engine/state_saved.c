@@ -1,5 +1,5 @@
-/* The content of a state as bytes, and back: whole, for files, or with the rows alone that caches hold
- * now, for another rank. */
+/* The content of a state as bytes, and back: whole, for files, or with the rows alone that caches
+ * hold now, for another rank. */
 #include <string.h>
 
 #include "base/file.h"
@@ -164,7 +164,8 @@ static bool begins_fit(const ls_state *state, const uint8_t *content, int64_t po
     return true;
 }
 
-/* Whether a port's buffer has room for the rows of an extent, which bounds every size made of it. */
+/* Whether a port's buffer has room for the rows of an extent, which bounds every size made of
+ * it. */
 static bool has_room(const struct ls_state_port *port, ls_extent extent) {
     return extent.first >= 0 && extent.count >= 0 &&
            (port->rows == 0 || extent.count <= port->rows);

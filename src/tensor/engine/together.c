@@ -128,8 +128,8 @@ static bool node_touches(const ls_node *node, int port) {
     return found;
 }
 
-/* The first node that has to do with a port; all of them where none has. A value is what it was until
- * everything is done. */
+/* The first node that has to do with a port; all of them where none has. A value is what it was
+ * until everything is done. */
 static size_t first_touch(const ls_program *p, size_t port) {
     const size_t count = p->nodes.count;
     size_t i = ((const ls_port *)p->ports.at[port])->kind == LS_PORT_VALUE ? count : 0;

@@ -14,9 +14,9 @@ typedef struct ls_batch_norm {
 /* What a parameter that runs along begins with; `share` of the way it goes in each update. */
 ls_init ls_running(double from, double share);
 /* y = (x - mean) / sqrt(variance + epsilon) * weight + bias of rows x [B,T,D]. Where the program
- * trains (and no adapter keeps the weights as they are) mean and variance are the batch's own, of each
- * channel over all rows that count, and the backward part leaves them for those that run along;
- * else they are these. A stream cannot train: a batch's rows are not all there. */
+ * trains (and no adapter keeps the weights as they are) mean and variance are the batch's own, of
+ * each channel over all rows that count, and the backward part leaves them for those that run
+ * along; else they are these. A stream cannot train: a batch's rows are not all there. */
 ls_tensor *ls_batch_norm_rows(ls_program *p, const ls_batch_norm *norm, ls_tensor *x);
 
 /* ---- for the kernels ---- */

@@ -194,7 +194,8 @@ static double sum_of(const double *sums, int64_t padded, int which, int64_t i) {
     return sum;
 }
 
-/* Sums of squares are exact enough in double: a mean of 1000 deviations costs six digits of sixteen. */
+/* Sums of squares are exact enough in double: a mean of 1000 deviations costs six digits of
+ * sixteen. */
 LS_INLINE void statistics_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const rows_of r = rows_in(node);
     const int64_t count = count_rows(&r), padded = padded_width(node);

@@ -9,7 +9,8 @@ extern "C" {
 enum { X, VALID, WEIGHT, BIAS, MEAN, VARIANCE, STATISTICS, DY };
 enum { PIECES_MOST = 512, ROWS_EACH = 64, JOIN_COLUMNS = 8, JOIN_LINES = 32 };
 
-/* What a channel has: y = (x - mean) factor + shift; dx = factor (dy - centre - (x - mean) slope). */
+/* What a channel has: y = (x - mean) factor + shift; dx = factor (dy - centre - (x - mean)
+ * slope). */
 enum { CHANNEL_MEAN, CHANNEL_FACTOR, CHANNEL_SHIFT, CHANNEL_CENTRE, CHANNEL_SLOPE, CHANNEL_VALUES };
 
 template <typename T> struct rows_job {

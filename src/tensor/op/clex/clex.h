@@ -3,8 +3,8 @@
 
 #include "tensor/op/rotate/rotate.h"
 
-/* Rotary frequencies as functions of a scale t that a small network learns (CLEX, arXiv 2310.16450):
- * z = ln f moves from t = 1, where f are the trained frequencies, by
+/* Rotary frequencies as functions of a scale t that a small network learns (CLEX, arXiv
+ * 2310.16450): z = ln f moves from t = 1, where f are the trained frequencies, by
  *   dz/dt = act((z + ln g(t)) U) V - 2 (2i) / ((d - 2)(2t - 1)),
  *   ln g_i(t) = -(2i / d) ln 10000 - (2i / (d - 2)) ln(2t - 1),   d = 2 pairs,
  * in steps of the 3/8 rule. With V = 0 it is NTK scaling by 2t - 1 up to the steps' error. */

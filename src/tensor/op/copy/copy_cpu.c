@@ -126,8 +126,8 @@ static void cache_append_grad(const ls_run *run, const ls_node *node) {
         }
 }
 
-/* From the gradient of a cache's rows to that of the rows before this run: those that it dropped had
- * no part in it. */
+/* From the gradient of a cache's rows to that of the rows before this run: those that it dropped
+ * had no part in it. */
 static void cache_hand_back(const ls_run *run, const ls_node *node) {
     const ls_tensor *gradient = node->in[0], *out = node->in[1];
     const ls_append_plan plan = run->state->port[out->port].last;

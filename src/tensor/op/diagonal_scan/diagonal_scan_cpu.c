@@ -44,8 +44,8 @@ typedef struct line {
 } line;
 
 /* A kernel's operands and its place to work: systems of all blocks, their lines in every sequence,
- * and backward scratch memory of every thread: states in one chunk and, of each block of a group, at the
- * starts of chunks (f64: all states of one mode). */
+ * and backward scratch memory of every thread: states in one chunk and, of each block of a group,
+ * at the starts of chunks (f64: all states of one mode). */
 typedef struct work {
     const ls_node *node;
     ls_modes_attributes about;

@@ -71,9 +71,9 @@ static __device__ __forceinline__ bool is_padding(uint32_t key) {
 /* ---- sorting ----
  *
  * Digit by digit, the lowest first; each time equal digits stay in order. A block has a tile of the
- * list, its warps have strips of that. Tiles are counted, the counts of all digits and tiles added up,
- * and then every entry has its place: behind lower digits, earlier tiles, earlier strips and earlier
- * entries of its strip. */
+ * list, its warps have strips of that. Tiles are counted, the counts of all digits and tiles added
+ * up, and then every entry has its place: behind lower digits, earlier tiles, earlier strips and
+ * earlier entries of its strip. */
 
 enum {
     DIGIT_BITS = 8,

@@ -4,8 +4,8 @@
 
 /* ---- operands ---- */
 
-/* in: x, bias; out: factor [1], codes, codes transposed (either may be NULL). Where x is the gradient
- * of a layer with a bias, its rows are added to the bias's gradient on the way. */
+/* in: x, bias; out: factor [1], codes, codes transposed (either may be NULL). Where x is the
+ * gradient of a layer with a bias, its rows are added to the bias's gradient on the way. */
 static double cast_flops(const ls_node *node) {
     return (double)ls_count(node->in[0]);
 }

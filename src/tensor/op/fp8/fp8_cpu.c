@@ -1,5 +1,6 @@
-/* fp8 on the processor, which has no units for it: casts as they are, and products of what the codes
- * stand for, which bf16 holds exactly, so that a recipe gives the same kind of run everywhere. */
+/* fp8 on the processor, which has no units for it: casts as they are, and products of what the
+ * codes stand for, which bf16 holds exactly, so that a recipe gives the same kind of run
+ * everywhere. */
 #include "base/fp8.h"
 #include "base/memory.h"
 #include "tensor/cpu/gemm.h"

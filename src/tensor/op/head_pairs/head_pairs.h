@@ -4,7 +4,8 @@
 #include "tensor/engine/program.h"
 
 /* With `heads` heads of width W in rows [B,T,H W], the outer products [B W W,T,H] and the sums:
- *   s[(b,i,j),t,h] = a[b,t,h W+i] c[b,t,h W+j],   y[b,t,j H+h] = sum_i a[b,t,h W+i] s[(b,i,j),t,h] */
+ *   s[(b,i,j),t,h] = a[b,t,h W+i] c[b,t,h W+j],   y[b,t,j H+h] = sum_i a[b,t,h W+i]
+ * s[(b,i,j),t,h] */
 ls_tensor *ls_head_outer(ls_program *p, int64_t heads, ls_tensor *a, ls_tensor *c);
 ls_tensor *ls_head_contract(ls_program *p, int64_t heads, ls_tensor *a, ls_tensor *s);
 

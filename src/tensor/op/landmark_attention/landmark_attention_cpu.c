@@ -1,8 +1,8 @@
 /* Landmark attention. Tiles of queries lie within a block and meet the blocks of keys up to their
- * own. First come the scores of the landmarks and of the own block, which tell the sum of the shared
- * softmax; then every weight is known at once, so that nothing is rescaled. Backward meets tiles and
- * blocks twice, once for the queries' gradients and once for the keys', so that every sum has one
- * owner. All types go the same way, in their wide type. */
+ * own. First come the scores of the landmarks and of the own block, which tell the sum of the
+ * shared softmax; then every weight is known at once, so that nothing is rescaled. Backward meets
+ * tiles and blocks twice, once for the queries' gradients and once for the keys', so that every sum
+ * has one owner. All types go the same way, in their wide type. */
 #include <math.h>
 #include <omp.h>
 

@@ -5,15 +5,15 @@
 #include "tensor/op/rotate/rotate.h"
 
 /* Landmark attention that looks up blocks (arXiv 2305.16300). Rows come in blocks of `block`, the
- * last row of each being its landmark. Query n sees the rows from F = floor(n / local) local on, and
- * of the blocks before F the `top` whose landmarks it scores highest, each head for itself; of equal
- * ones the latest. All share the grouped softmax of ls_landmark_attention, which this is where `top`
- * is not below the number of blocks.
+ * last row of each being its landmark. Query n sees the rows from F = floor(n / local) local on,
+ * and of the blocks before F the `top` whose landmarks it scores highest, each head for itself; of
+ * equal ones the latest. All share the grouped softmax of ls_landmark_attention, which this is
+ * where `top` is not below the number of blocks.
  *
- * Places are those of a text of (k + 1) block + local rows, whatever the length, k = min(top, blocks
- * before F): the last k blocks before F are where they are, all older ones are scored at the place
- * just before them. Of the chosen blocks, in their order, the j-th lies j places behind that, or
- * j + 1 if it is one of the last k. Keys must be rotated by their places within their blocks
+ * Places are those of a text of (k + 1) block + local rows, whatever the length, k = min(top,
+ * blocks before F): the last k blocks before F are where they are, all older ones are scored at the
+ * place just before them. Of the chosen blocks, in their order, the j-th lies j places behind that,
+ * or j + 1 if it is one of the last k. Keys must be rotated by their places within their blocks
  * (LS_MAP_BLOCK), queries not at all: they are turned here, for each block anew. */
 typedef struct ls_retrieval {
     int64_t block, top, local; /* local: a multiple of block */
@@ -24,8 +24,8 @@ typedef struct ls_retrieval {
  * ls_landmark_rows gives of the keys. -> [B,T,H,V]. No gradient. */
 ls_tensor *ls_landmark_retrieve(ls_program *p, ls_tensor *q, ls_tensor *k, ls_tensor *v,
                                 ls_tensor *landmarks, const ls_retrieval *about);
-/* The landmarks among a chunk's rows x [B,T,...], behind those of the text before it: a cache with a
- * row for each block. */
+/* The landmarks among a chunk's rows x [B,T,...], behind those of the text before it: a cache with
+ * a row for each block. */
 ls_tensor *ls_landmark_rows(ls_program *p, const char *name, ls_tensor *x, int64_t block);
 
 /* ---- for the kernels ---- */

@@ -105,7 +105,8 @@ LS_INLINE void add(ls_dtype type, void *a, double keep, double factor, const voi
                           by * ls_load_left(x, type, place + i, n - i));
 }
 
-/* Cosines and sines of the query at `e` blocks and its own row behind a block's start, for all e. */
+/* Cosines and sines of the query at `e` blocks and its own row behind a block's start, for all
+ * e. */
 static void fill_angles(const ls_retrieval *about, const ls_retrieve_place *at, double *angles) {
     const ls_rotary *rotary = &about->rotary;
     const int64_t places = at->local + at->chosen + 2;
@@ -283,8 +284,8 @@ LS_INLINE void look_from(const ls_run *run, const ls_node *node, ls_dtype type, 
     }
 }
 
-/* Bytes of keys and values that the blocks that a piece looks up have at most: rows of all heads lie
- * side by side. */
+/* Bytes of keys and values that the blocks that a piece looks up have at most: rows of all heads
+ * lie side by side. */
 static int64_t bytes_of(const ls_node *node) {
     const ls_retrieve_attributes *at = node->attributes;
     const ls_tensor *q = node->in[LS_RETRIEVE_Q], *k = node->in[LS_RETRIEVE_K];

@@ -34,7 +34,8 @@ struct retrieve_job {
     float *lse; /* [B,H,T], or NULL */
 };
 
-/* Frequencies are constants of the program, too many for an argument of a kernel beside the rest. */
+/* Frequencies are constants of the program, too many for an argument of a kernel beside the
+ * rest. */
 struct frequencies {
     double at[LS_PAIRS_MAX / 2];
 };

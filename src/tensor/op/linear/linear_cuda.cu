@@ -78,8 +78,8 @@ static bool row_fits(const ls_tensor *tensor, int64_t *stride) {
            (uintptr_t)ls_data(tensor) % 16 == 0;
 }
 
-/* A product and the activation, or its gradient, that takes it: in one step, where cuBLASLt has that
- * and it is faster. */
+/* A product and the activation, or its gradient, that takes it: in one step, where cuBLASLt has
+ * that and it is faster. */
 static void with_activation(const ls_run *run, const ls_node *second, const char *name,
                             ls_cuda_product *g, void *workspace) {
     const ls_activate_attributes *about = (const ls_activate_attributes *)second->attributes;

@@ -1,10 +1,11 @@
 /* A walk of the linear recurrence on the tensor units: bf16 rows, the state in f32 in registers.
  *
  * A block has a head of a sequence and up to 128 columns of its state, 16 for each warp. A warp
- * holds its columns transposed over, as sums of products of 16 columns by 8 of the depth: rounded and
- * paired, these are at once the right factors of queries times state. Chunks of 64 rows pass by,
- * the next one on its way while one is worked on; the weights within a chunk are computed by all
- * warps together and go through shared memory. See attention_tiles.h for how lanes hold parts. */
+ * holds its columns transposed over, as sums of products of 16 columns by 8 of the depth: rounded
+ * and paired, these are at once the right factors of queries times state. Chunks of 64 rows pass
+ * by, the next one on its way while one is worked on; the weights within a chunk are computed by
+ * all warps together and go through shared memory. See attention_tiles.h for how lanes hold
+ * parts. */
 #include "tensor/op/attention/attention_tiles.cuh"
 #include "tensor/op/linear_scan/linear_scan.cuh"
 

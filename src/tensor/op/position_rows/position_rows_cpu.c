@@ -1,4 +1,5 @@
-/* y[t] = table[min(start + t + offset, R - 1)], and its gradient, which is added to the parameter's. */
+/* y[t] = table[min(start + t + offset, R - 1)], and its gradient, which is added to the
+ * parameter's. */
 #include "tensor/op/position_rows/position_rows.h"
 
 static int64_t row_at(const ls_run *run, const ls_node *node, const ls_tensor *table, int64_t t) {

@@ -1,4 +1,5 @@
-/* y[t] = table[min(start + t + offset, R - 1)], and its gradient, which is added to the parameter's. */
+/* y[t] = table[min(start + t + offset, R - 1)], and its gradient, which is added to the
+ * parameter's. */
 #include "tensor/cuda/move_rows.cuh"
 
 extern "C" {

@@ -44,7 +44,8 @@ static double flops(const ls_node *node) {
 }
 
 static const ls_op rotate_grad = {.name = "rotate", .flops = flops};
-/* df_i = sum over rows at p of p (x_u dx_v - x_v dx_u): turning both leaves the product as it is. */
+/* df_i = sum over rows at p of p (x_u dx_v - x_v dx_u): turning both leaves the product as it
+ * is. */
 static const ls_op rotate_moments = {.name = "rotate_moments", .flops = flops};
 
 /* dx = c R(-angle) dy: the transpose, with the same factors. */

@@ -11,8 +11,8 @@ typedef struct ls_cuda_turns {
     bool halves;                  /* pair i = (i, i + pairs), else (2 i, 2 i + 1) */
 } ls_cuda_turns;
 
-/* Bytes of the tables of a node, and the tables; false, and nothing is done, where the node has more
- * than all pairs of heads of `width` at the positions of a whole sequence. */
+/* Bytes of the tables of a node, and the tables; false, and nothing is done, where the node has
+ * more than all pairs of heads of `width` at the positions of a whole sequence. */
 size_t ls_cuda_turns_bytes(const ls_node *node);
 bool ls_cuda_turns_fit(const ls_node *node, int64_t width);
 /* Whether two nodes have the same tables. */

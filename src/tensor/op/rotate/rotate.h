@@ -28,8 +28,8 @@ typedef struct ls_rotary ls_rotary;
 typedef void (*ls_frequency_fn)(const ls_rotary *rotary, int64_t length, double *frequency,
                                 double *factor);
 /* xPos's exponential factor: the logarithm of a rotated pair's decay per position. Keys carry
- * exp(log_decay * (block * floor(c / block) - c)) where c is their mapped position, so that it stays
- * in a narrow range; the query's part is applied inside ls_attention, per block of keys. */
+ * exp(log_decay * (block * floor(c / block) - c)) where c is their mapped position, so that it
+ * stays in a narrow range; the query's part is applied inside ls_attention, per block of keys. */
 typedef struct ls_xpos {
     int64_t pairs; /* those of the rotation; 0: no factor */
     bool halves;   /* as the rotation's */
@@ -51,8 +51,8 @@ struct ls_rotary {
      * the table, each the sum of two numbers, with a gradient of the first; or NULL */
     ls_tensor *learned;
 };
-/* What LEX calls the expectation of a score (arXiv 2212.10554, section 2): that of a query and a key
- * which are the same random vector of `width` elements, over what it is at distance 0:
+/* What LEX calls the expectation of a score (arXiv 2212.10554, section 2): that of a query and a
+ * key which are the same random vector of `width` elements, over what it is at distance 0:
  *     g[n] = sum_i cos(n theta_i) zeta_i^n / (width / 2)
  * where a pair that is not rotated adds 1. By the table as it stands: neither `dynamic` nor
  * `learned`. */

@@ -150,8 +150,8 @@ static void rotate_launch(const ls_run *run, pass<T> by, int64_t heads_in_all, i
     ls_cuda_launched(run, "rotate");
 }
 
-/* Two tensors of as many rows, all of whose elements are rotated: a thread has the same pairs of the
- * same head in both, as far as each has that head. Their tables may be the same. */
+/* Two tensors of as many rows, all of whose elements are rotated: a thread has the same pairs of
+ * the same head in both, as far as each has that head. Their tables may be the same. */
 template <int LANES, bool HALVES, typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     rotate_two_kernel(const __grid_constant__ pass<T> by, const __grid_constant__ pass<T> other,
@@ -199,8 +199,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     }
 }
 
-/* A few rows, without tables: a thread has a pair, or an element behind the pairs. Each computes its
- * own cosine, so that nothing is waited for. */
+/* A few rows, without tables: a thread has a pair, or an element behind the pairs. Each computes
+ * its own cosine, so that nothing is waited for. */
 template <bool HALVES, typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     rotate_few_kernel(const __grid_constant__ turning turn, const __grid_constant__ pass<T> by) {

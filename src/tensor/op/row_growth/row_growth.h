@@ -3,11 +3,12 @@
 
 #include "tensor/engine/program.h"
 
-/* y = x times a factor of the position, for rows x [B,T,H,K] of the chunk: queries that grow with what
- * they see, so that the softmax over more keys stays as sharp. length > 1.
+/* y = x times a factor of the position, for rows x [B,T,H,K] of the chunk: queries that grow with
+ * what they see, so that the softmax over more keys stays as sharp. length > 1.
  *   each row: max(1, ln(n + 1) / ln(length)) at its own position n, each sequence's own where
  *             sequences begin anew (ReRoPE, Self-Extend)
- *   whole:    ln(N) / ln(length) for all rows, N the length after the chunk; below 1 before it (CLEX) */
+ *   whole:    ln(N) / ln(length) for all rows, N the length after the chunk; below 1 before it
+ * (CLEX) */
 typedef struct ls_growth {
     double length;
     bool whole;

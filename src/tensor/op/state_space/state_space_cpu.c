@@ -267,8 +267,8 @@ static int64_t padded(const ls_ssm *s) {
     return ls_round_up(s->h, UNROLL);
 }
 
-/* A scratch in vectors: the system and its gradient [parts][h][re, im], u, y, dy, sigmas of a chunk,
- * the state, the gradient of a state, states of a chunk, states at the chunks' starts. */
+/* A scratch in vectors: the system and its gradient [parts][h][re, im], u, y, dy, sigmas of a
+ * chunk, the state, the gradient of a state, states of a chunk, states at the chunks' starts. */
 typedef struct scratch {
     wide_vec *system, *dsystem, *u, *y, *dy, *sigma, *x, *later, *states, *starts;
 } scratch;
