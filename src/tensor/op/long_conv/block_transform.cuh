@@ -71,7 +71,7 @@ template <int SIGN> static __device__ __forceinline__ float2 sixteenths(float2 a
 
 /* exp(pi i j part), where part is a power of 2. The angle is exact for j up to 2^24, and to 2^-24 of
  * itself beyond. */
-static __device__ __forceinline__ float2 root(int64_t j, float part) {
+template <typename J> static __device__ __forceinline__ float2 root(J j, float part) {
     float re, im;
     sincospif((float)j * part, &im, &re);
     return make_float2(re, im);
@@ -152,7 +152,7 @@ template <int M> struct transform_turns {
             const int q = at / LINES < 4 ? at / LINES : 4 * (at / LINES - 3), l = at % LINES;
             const int weight = WEIGHTED && q < 4 ? 1 : 0;
             first[at / LINES][l] = root((4 * q - weight) * l, 0.5f / M);
-            if (l < REST) second[at / LINES][l] = root(q * l, 2.0f / LINES);
+            if (REST > 1 && l < REST) second[at / LINES][l] = root(q * l, 2.0f / LINES);
         }
     }
 };

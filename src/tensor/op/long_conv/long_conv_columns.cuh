@@ -28,8 +28,9 @@ struct planes {
 /* How columns go to blocks. Sixteen threads have 1 << by_channels channels, so that rows of
  * neighbouring channels are moved together, as those of neighbouring columns are. */
 struct column_cut {
-    int64_t n; /* values of a part */
-    int by_channels;
+    int64_t n;                               /* values of a part */
+    int by_channels, column_bits, part_bits; /* 1 << : blocks of a part's columns; parts */
+    unsigned mask;                           /* 4n - 1 */
     float part; /* 1 / 2n: what angles of turns are multiples of, in half turns */
 };
 
@@ -41,50 +42,54 @@ template <int C> struct column_memory {
     float2 steps[6][TOGETHER];
 };
 
-/* What a thread of it has: values `row` + k LINES (n / C) of a channel of a sequence. */
+/* What a thread of it has: value k is `step` k times after time `row`. */
 template <int C> struct column_place {
     enum { LINES = transform_sizes<C>::LINES, TOGETHER = column_memory<C>::TOGETHER };
     int line, together, column; /* column: among those of the block */
-    int64_t b, d, c, begin, width;
+    unsigned c, step;
+    int64_t b, d, row;
 
     __device__ __forceinline__ column_place(const planes &in, const column_cut &cut)
-        : line((int)threadIdx.x / TOGETHER), together((int)threadIdx.x % TOGETHER),
-          width(cut.n / C) {
-        const unsigned ds = 1u << cut.by_channels, cs = TOGETHER >> cut.by_channels;
-        const unsigned channels = (unsigned)in.channels / ds, columns = (unsigned)width / cs;
-        const unsigned parts = (unsigned)(in.N / cut.n);
+        : line((int)threadIdx.x / TOGETHER), together((int)threadIdx.x % TOGETHER) {
+        const unsigned width = (unsigned)(cut.n / C), columns = TOGETHER >> cut.by_channels;
+        const unsigned channels = (unsigned)in.channels >> cut.by_channels;
         const int low = 4 - cut.by_channels, mask = (1 << low) - 1; /* columns of sixteen threads */
-        unsigned at = blockIdx.x;
-        column = (together & mask) | together >> 4 << low;
-        d = (together & 15) >> low;
+        unsigned at = blockIdx.x, first = 0;
         if (cut.by_channels > 0) { /* neighbouring channels first, where they are neighbours */
-            d += (int64_t)(at % channels) * ds;
+            first = at % channels << cut.by_channels;
             at /= channels;
         }
-        c = (int64_t)(at % columns) * cs + column;
-        at /= columns;
+        column = (together & mask) | together >> 4 << low;
+        c = (at & ((1u << cut.column_bits) - 1)) * columns + column;
+        at >>= cut.column_bits;
         if (cut.by_channels == 0) {
-            d += (int64_t)(at % channels);
+            first = at % channels;
             at /= channels;
         }
-        begin = (int64_t)(at % parts) * cut.n;
-        b = at / parts;
+        d = first + ((together & 15) >> low);
+        b = at >> cut.part_bits;
+        step = LINES * width;
+        row = (at & ((1u << cut.part_bits) - 1)) * cut.n + line * width + c;
     }
-    __device__ __forceinline__ int64_t row() const { return begin + line * width + c; }
-    __device__ __forceinline__ int64_t step() const { return LINES * width; }
+    /* How many times from `row` on a series has, but for those before it begins, of which `row`
+     * alone can be one. */
+    template <typename E> __device__ __forceinline__ unsigned left(const series<E> &all) const {
+        const int64_t left = all.first + all.count - row;
+        return d >= all.D || left < 0 ? 0 : (unsigned)left;
+    }
 };
 
 template <int C, typename T>
 static __device__ __forceinline__ void take(const series<const T> &from, const column_place<C> &own,
                                             float2 (&v)[TRANSFORM_VALUES]) {
-    const T *at = from.at(own.b, own.row(), own.d);
-    int64_t time = own.row();
+    const T *at = from.at(own.b, own.row, own.d);
+    const unsigned left = own.left(from);
+    const int64_t apart = own.step * from.by_time;
     float value[TRANSFORM_VALUES];
 #pragma unroll
-    for (int k = 0; k < TRANSFORM_VALUES; k++) {
-        value[k] = from.has(time, own.d) ? ls_cuda_wide(*at) : 0;
-        time += own.step();
-        at += own.step() * from.by_time;
+    for (unsigned k = 0; k < TRANSFORM_VALUES; k++, at += apart) {
+        const bool some = k * own.step < left && (k > 0 || own.row >= from.first);
+        value[k] = some ? ls_cuda_wide(*at) : 0;
     }
 #pragma unroll
     for (int k = 0; k < TRANSFORM_VALUES; k++) v[k] = scaled(value[k], sixty_fourth(k));
@@ -92,9 +97,9 @@ static __device__ __forceinline__ void take(const series<const T> &from, const c
 template <int C>
 static __device__ __forceinline__ void take(const planes &from, const column_place<C> &own,
                                             float2 (&v)[TRANSFORM_VALUES]) {
-    const float2 *at = from.at(own.b, own.row(), own.d);
+    const float2 *at = from.at(own.b, own.row, own.d);
 #pragma unroll
-    for (int k = 0; k < TRANSFORM_VALUES; k++) v[k] = at[k * own.step()];
+    for (int k = 0; k < TRANSFORM_VALUES; k++, at += own.step) v[k] = *at;
 }
 
 template <int C, typename T>
@@ -105,23 +110,22 @@ static __device__ __forceinline__ void put(const real_target<T> &to, const colum
     for (int k = 0; k < TRANSFORM_VALUES; k++)
         y[k] = v[k].x * sixty_fourth(k).x + v[k].y * sixty_fourth(k).y;
     if (to.to.data != NULL) {
-        T *at = to.to.at(own.b, own.row(), own.d);
-        int64_t time = own.row();
+        T *at = to.to.at(own.b, own.row, own.d);
+        const unsigned left = own.left(to.to);
+        const int64_t apart = own.step * to.to.by_time;
 #pragma unroll
-        for (int k = 0; k < TRANSFORM_VALUES; k++) {
-            if (to.to.has(time, own.d)) *at = ls_cuda_narrow<T>(y[k]);
-            time += own.step();
-            at += own.step() * to.to.by_time;
-        }
+        for (unsigned k = 0; k < TRANSFORM_VALUES; k++, at += apart)
+            if (k * own.step < left && (k > 0 || own.row >= to.to.first))
+                *at = ls_cuda_narrow<T>(y[k]);
     }
-    if (to.dskip != NULL && own.row() == 0 && own.d < to.to.D) to.dskip[own.d] += y[0];
+    if (to.dskip != NULL && own.row == 0 && own.d < to.to.D) to.dskip[own.d] += y[0];
 }
 template <int C>
 static __device__ __forceinline__ void put(const planes &to, const column_place<C> &own,
                                            const float2 (&v)[TRANSFORM_VALUES]) {
-    float2 *at = to.at(own.b, own.row(), own.d);
+    float2 *at = to.at(own.b, own.row, own.d);
 #pragma unroll
-    for (int k = 0; k < TRANSFORM_VALUES; k++) at[k * own.step()] = v[k];
+    for (int k = 0; k < TRANSFORM_VALUES; k++, at += own.step) *at = v[k];
 }
 
 /* Result q of column c is turned by (q - 1/4) c / n, or without weights by q c / n. */
@@ -129,12 +133,12 @@ template <int C>
 static __device__ __forceinline__ void
 make_steps(column_memory<C> &shared, const column_place<C> &own, const column_cut &cut) {
     enum { LINES = transform_sizes<C>::LINES, TOGETHER = column_memory<C>::TOGETHER };
-    const int columns = TOGETHER >> cut.by_channels;
-    for (int at = (int)threadIdx.x; at < 6 * columns; at += COLUMN_THREADS) {
-        const int step = at / columns < 3 ? at / columns + 1 : 4 * (at / columns - 2);
-        const int64_t c = own.c - own.column + at % columns;
-        shared.steps[at / columns][at % columns] =
-            root((4 * LINES * step * c) & (4 * cut.n - 1), cut.part);
+    const unsigned columns = TOGETHER >> cut.by_channels;
+    for (unsigned at = threadIdx.x; at < 6 * columns; at += COLUMN_THREADS) {
+        const unsigned which = at / columns, column = at % columns;
+        const unsigned step = 4 * LINES * (which < 3 ? which + 1 : 4 * (which - 2));
+        shared.steps[which][column] =
+            root(step * (own.c - own.column + column) & cut.mask, cut.part);
     }
 }
 template <int C, int SIGN, bool WEIGHTED>
@@ -142,7 +146,7 @@ static __device__ __forceinline__ void
 turn_columns(const column_memory<C> &shared, const column_place<C> &own, const column_cut &cut,
              float2 (&v)[TRANSFORM_VALUES]) {
     float2 first[4];
-    first[0] = root(((4 * own.line - (WEIGHTED ? 1 : 0)) * own.c) & (4 * cut.n - 1), cut.part);
+    first[0] = root((unsigned)(4 * own.line - (WEIGHTED ? 1 : 0)) * own.c & cut.mask, cut.part);
 #pragma unroll
     for (int i = 1; i < 4; i++) first[i] = times(first[0], shared.steps[i - 1][own.column]);
 #pragma unroll

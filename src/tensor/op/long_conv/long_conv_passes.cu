@@ -9,7 +9,8 @@ enum {
     SLAB_VALUES = 1 << 22,
     SLAB_CHANNELS = 16,
     CHANNEL_BITS = 2, /* of those that a thread block takes from neighbouring channels */
-    ROW_LONGEST = 4096
+    ROW_LONGEST = 4096,
+    MOST = 1 << 30 /* angles of turns are multiples of a part of 2^32 */
 };
 
 /* ---- sizes ---- */
@@ -32,6 +33,12 @@ size_t ls_conv_slab_bytes(const ls_conv_slab &slab, bool backward) {
     return (size_t)(planes * slab.N * slab.channels) * sizeof(float2);
 }
 
+static int bits_under(int64_t power) {
+    int bits = 0;
+    while ((int64_t)1 << bits < power) bits++;
+    return bits;
+}
+
 /* Columns of the first pass, of the next ones, and what is left in rows. */
 struct pass_plan {
     int count, columns[8];
@@ -39,9 +46,7 @@ struct pass_plan {
 };
 static pass_plan plan_of(int64_t N, size_t shared_max) {
     pass_plan plan = {};
-    int bits = 0, sixteens;
-    while ((int64_t)1 << bits < N) bits++;
-    sixteens = (bits - 8) / 4;
+    int sixteens = (bits_under(N) - 8) / 4;
     plan.rows = N >> 4 * sixteens;
     /* an odd pass of 16 can be spared where rows can be longer */
     if (sixteens > 1 && sixteens % 2 == 1 && 16 * plan.rows <= ROW_LONGEST &&
@@ -82,6 +87,15 @@ static int bits_of(const planes &) {
     return 0;
 }
 
+static column_cut cut_of(int C, int64_t N, int64_t n, int by_channels) {
+    const int64_t columns = (int64_t)COLUMN_THREADS * TRANSFORM_VALUES / C >> by_channels;
+    return {n,
+            by_channels,
+            bits_under(n / C / columns),
+            bits_under(N / n),
+            (unsigned)(4 * n - 1),
+            0.5f / (float)n};
+}
 static int64_t column_blocks(const planes &at, int64_t sequences) {
     return sequences * at.channels * at.N / (TRANSFORM_VALUES * COLUMN_THREADS);
 }
@@ -89,7 +103,7 @@ static int64_t column_blocks(const planes &at, int64_t sequences) {
 template <bool WEIGHTED, typename In>
 static void cut_columns(const passes &p, int C, const In &in, const planes &out, int64_t n,
                         int64_t sequences) {
-    const column_cut cut = {n, bits_of(in), 0.5f / (float)n};
+    const column_cut cut = cut_of(C, out.N, n, bits_of(in));
     const int64_t blocks = column_blocks(out, sequences);
     if (C == 16)
         p.launch(columns_there<16, WEIGHTED, In>, blocks, COLUMN_THREADS, sizeof(column_memory<16>),
@@ -101,7 +115,7 @@ static void cut_columns(const passes &p, int C, const In &in, const planes &out,
 template <bool WEIGHTED, typename Out>
 static void join_columns(const passes &p, int C, const planes &in, const Out &out, int64_t n,
                          int64_t sequences) {
-    const column_cut cut = {n, bits_of(out), 0.5f / (float)n};
+    const column_cut cut = cut_of(C, in.N, n, bits_of(out));
     const int64_t blocks = column_blocks(in, sequences);
     if (C == 16)
         p.launch(columns_back<16, WEIGHTED, Out>, blocks, COLUMN_THREADS, sizeof(column_memory<16>),
@@ -159,6 +173,10 @@ void ls_conv_by_passes(const ls_run *run, const char *what, const ls_conv_slab &
     const passes p = {run, what, plan_of(slab.N, ls_cuda_of(run)->shared_max)};
     const bool product = job.y.data != NULL, summed = job.sums.asked();
     if (!product && !summed) return;
+    if (slab.N > MOST) {
+        ls_cuda_note_text(ls_cuda_of(run), what, "more than 2^30 values");
+        return;
+    }
     const int64_t one = slab.N * slab.channels;
     const planes kernels = {(float2 *)run->workspace, slab.N, slab.channels};
     const planes x = {kernels.data + one, slab.N, slab.channels};
