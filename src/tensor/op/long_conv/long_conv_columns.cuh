@@ -49,12 +49,12 @@ template <int C> struct column_place {
     unsigned c, step;
     int64_t b, d, row;
 
-    __device__ __forceinline__ column_place(const planes &in, const column_cut &cut)
+    __device__ __forceinline__ column_place(const planes &in, const column_cut &cut, unsigned at)
         : line((int)threadIdx.x / TOGETHER), together((int)threadIdx.x % TOGETHER) {
         const unsigned width = (unsigned)(cut.n / C), columns = TOGETHER >> cut.by_channels;
         const unsigned channels = (unsigned)in.channels >> cut.by_channels;
         const int low = 4 - cut.by_channels, mask = (1 << low) - 1; /* columns of sixteen threads */
-        unsigned at = blockIdx.x, first = 0;
+        unsigned first = 0;
         if (cut.by_channels > 0) { /* neighbouring channels first, where they are neighbours */
             first = at % channels << cut.by_channels;
             at /= channels;
@@ -157,43 +157,56 @@ turn_columns(const column_memory<C> &shared, const column_place<C> &own, const c
     }
 }
 
+/* What one launch does: passes over some operands, block after block. */
+template <typename In, typename Out> struct column_work {
+    enum { MOST = 3 };
+    unsigned blocks[MOST];
+    In in[MOST];
+    Out out[MOST];
+    column_cut cut[MOST];
+};
+
 #define LS_COLUMN_BOUNDS __launch_bounds__(COLUMN_THREADS, 3)
 
 template <int C, bool WEIGHTED, typename In>
-static __global__ void LS_COLUMN_BOUNDS columns_there(const In in, const planes out,
-                                                      const column_cut cut) {
+static __global__ void LS_COLUMN_BOUNDS columns_there(const column_work<In, planes> work) {
     extern __shared__ float4 memory[];
     column_memory<C> &shared = *(column_memory<C> *)memory;
-    const column_place<C> own(out, cut);
+    unsigned block = blockIdx.x;
+    int i = 0;
+    while (block >= work.blocks[i]) block -= work.blocks[i++];
+    const column_place<C> own(work.out[i], work.cut[i], block);
     float2 v[TRANSFORM_VALUES];
-    take(in, own, v);
+    take(work.in[i], own, v);
     shared.of_transforms.turns.template make<WEIGHTED>();
-    make_steps(shared, own, cut);
+    make_steps(shared, own, work.cut[i]);
     __syncthreads();
     const transformer<C, column_memory<C>::TOGETHER, WEIGHTED> by = {
         own.line, own.together, shared.of_transforms.exchange, shared.of_transforms.turns};
     by.forward(v);
-    turn_columns<C, -1, WEIGHTED>(shared, own, cut, v);
-    put(out, own, v);
+    turn_columns<C, -1, WEIGHTED>(shared, own, work.cut[i], v);
+    put(work.out[i], own, v);
 }
 
 /* Without the factor 1/C. */
 template <int C, bool WEIGHTED, typename Out>
-static __global__ void LS_COLUMN_BOUNDS columns_back(const planes in, const Out out,
-                                                     const column_cut cut) {
+static __global__ void LS_COLUMN_BOUNDS columns_back(const column_work<planes, Out> work) {
     extern __shared__ float4 memory[];
     column_memory<C> &shared = *(column_memory<C> *)memory;
-    const column_place<C> own(in, cut);
+    unsigned block = blockIdx.x;
+    int i = 0;
+    while (block >= work.blocks[i]) block -= work.blocks[i++];
+    const column_place<C> own(work.in[i], work.cut[i], block);
     float2 v[TRANSFORM_VALUES];
-    take(in, own, v);
+    take(work.in[i], own, v);
     shared.of_transforms.turns.template make<WEIGHTED>();
-    make_steps(shared, own, cut);
+    make_steps(shared, own, work.cut[i]);
     __syncthreads();
     const transformer<C, column_memory<C>::TOGETHER, WEIGHTED> by = {
         own.line, own.together, shared.of_transforms.exchange, shared.of_transforms.turns};
-    turn_columns<C, 1, WEIGHTED>(shared, own, cut, v);
+    turn_columns<C, 1, WEIGHTED>(shared, own, work.cut[i], v);
     by.back(v);
-    put(out, own, v);
+    put(work.out[i], own, v);
 }
 
 #endif

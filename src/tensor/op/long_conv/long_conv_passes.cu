@@ -9,6 +9,7 @@ enum {
     SLAB_VALUES = 1 << 22,
     SLAB_CHANNELS = 16,
     CHANNEL_BITS = 2, /* of those that a thread block takes from neighbouring channels */
+    BLOCK_VALUES = COLUMN_THREADS * TRANSFORM_VALUES,
     ROW_LONGEST = 4096,
     MOST = 1 << 30 /* angles of turns are multiples of a part of 2^32 */
 };
@@ -24,7 +25,7 @@ ls_conv_slab ls_conv_slab_of(int64_t B, int64_t length, int64_t D, bool backward
     slab.sequences = ls_max(1, ls_min(B, (rows / least - 1) / each));
     slab.sums_apart = backward && slab.sequences < B;
     const int64_t planes = 1 + each * slab.sequences + (slab.sums_apart ? 1 : 0);
-    const int64_t channels = rows / planes >> CHANNEL_BITS << CHANNEL_BITS;
+    const int64_t channels = rows / planes / 8 * 8; /* 32 bytes */
     slab.channels = ls_min(slab.channels, ls_max(least, channels));
     return slab;
 }
@@ -76,19 +77,8 @@ struct passes {
     }
 };
 
-/* Channels that threads take beside each other: where they lie so. */
-template <typename E> static int bits_of(const series<E> &all) {
-    return all.by_channel == 1 ? CHANNEL_BITS : 0;
-}
-template <typename E> static int bits_of(const real_target<E> &all) {
-    return bits_of(all.to);
-}
-static int bits_of(const planes &) {
-    return 0;
-}
-
 static column_cut cut_of(int C, int64_t N, int64_t n, int by_channels) {
-    const int64_t columns = (int64_t)COLUMN_THREADS * TRANSFORM_VALUES / C >> by_channels;
+    const int64_t columns = BLOCK_VALUES / C >> by_channels;
     return {n,
             by_channels,
             bits_under(n / C / columns),
@@ -96,54 +86,109 @@ static column_cut cut_of(int C, int64_t N, int64_t n, int by_channels) {
             (unsigned)(4 * n - 1),
             0.5f / (float)n};
 }
-static int64_t column_blocks(const planes &at, int64_t sequences) {
-    return sequences * at.channels * at.N / (TRANSFORM_VALUES * COLUMN_THREADS);
+/* What goes through a pass together: series to planes, planes to planes or to where they go. */
+template <typename In, typename Out> struct operands {
+    int count;
+    In in[column_work<In, Out>::MOST];
+    Out out[column_work<In, Out>::MOST];
+    int64_t sequences[column_work<In, Out>::MOST];
+
+    void add(const In &from, const Out &to, int64_t some) {
+        in[count] = from;
+        out[count] = to;
+        sequences[count++] = some;
+    }
+};
+static const planes &planes_of(const planes &one, const planes &) {
+    return one;
+}
+template <typename E> static const planes &planes_of(const series<E> &, const planes &one) {
+    return one;
+}
+template <typename E> static const planes &planes_of(const planes &one, const real_target<E> &) {
+    return one;
+}
+static int bits_between(const planes &, const planes &) {
+    return 0;
+}
+template <typename E> static int bits_between(const series<E> &all, const planes &) {
+    return all.by_channel == 1 ? CHANNEL_BITS : 0;
+}
+template <typename E> static int bits_between(const planes &, const real_target<E> &all) {
+    return bits_between(all.to, planes{});
 }
 
-template <bool WEIGHTED, typename In>
-static void cut_columns(const passes &p, int C, const In &in, const planes &out, int64_t n,
-                        int64_t sequences) {
-    const column_cut cut = cut_of(C, out.N, n, bits_of(in));
-    const int64_t blocks = column_blocks(out, sequences);
+/* The pass of columns of C over parts of n values: `by_16` or `by_256`. */
+template <typename In, typename Out>
+static void pass_columns(const passes &p, int C, const operands<In, Out> &all, int64_t n,
+                         void (*by_16)(column_work<In, Out>),
+                         void (*by_256)(column_work<In, Out>)) {
+    column_work<In, Out> work = {};
+    int64_t blocks = 0;
+    for (int i = 0; i < all.count; i++) {
+        const planes &at = planes_of(all.in[i], all.out[i]);
+        const int64_t own = all.sequences[i] * at.channels * at.N / BLOCK_VALUES;
+        work.in[i] = all.in[i];
+        work.out[i] = all.out[i];
+        work.cut[i] = cut_of(C, at.N, n, bits_between(all.in[i], all.out[i]));
+        work.blocks[i] = (unsigned)own;
+        blocks += own;
+    }
     if (C == 16)
-        p.launch(columns_there<16, WEIGHTED, In>, blocks, COLUMN_THREADS, sizeof(column_memory<16>),
-                 in, out, cut);
+        p.launch(by_16, blocks, COLUMN_THREADS, sizeof(column_memory<16>), work);
     else
-        p.launch(columns_there<256, WEIGHTED, In>, blocks, COLUMN_THREADS,
-                 sizeof(column_memory<256>), in, out, cut);
-}
-template <bool WEIGHTED, typename Out>
-static void join_columns(const passes &p, int C, const planes &in, const Out &out, int64_t n,
-                         int64_t sequences) {
-    const column_cut cut = cut_of(C, in.N, n, bits_of(out));
-    const int64_t blocks = column_blocks(in, sequences);
-    if (C == 16)
-        p.launch(columns_back<16, WEIGHTED, Out>, blocks, COLUMN_THREADS, sizeof(column_memory<16>),
-                 in, out, cut);
-    else
-        p.launch(columns_back<256, WEIGHTED, Out>, blocks, COLUMN_THREADS,
-                 sizeof(column_memory<256>), in, out, cut);
+        p.launch(by_256, blocks, COLUMN_THREADS, sizeof(column_memory<256>), work);
 }
 
 template <typename T>
-static void to_rows(const passes &p, const series<const T> &from, const planes &to,
-                    int64_t sequences) {
-    int64_t n = to.N;
-    cut_columns<true>(p, p.plan.columns[0], from, to, n, sequences);
+static void to_rows(const passes &p, const operands<series<const T>, planes> &all) {
+    typedef series<const T> In;
+    int64_t n = all.out[0].N;
+    pass_columns(p, p.plan.columns[0], all, n, columns_there<16, true, In>,
+                 columns_there<256, true, In>);
+    operands<planes, planes> inner = {};
+    for (int i = 0; i < all.count; i++) inner.add(all.out[i], all.out[i], all.sequences[i]);
     for (int i = 1; i < p.plan.count; i++) {
         n /= p.plan.columns[i - 1];
-        cut_columns<false>(p, p.plan.columns[i], to, to, n, sequences);
+        pass_columns(p, p.plan.columns[i], inner, n, columns_there<16, false, planes>,
+                     columns_there<256, false, planes>);
     }
 }
 template <typename T>
-static void from_rows(const passes &p, const planes &from, const real_target<T> &to,
-                      int64_t sequences) {
+static void from_rows(const passes &p, const operands<planes, real_target<T>> &all) {
+    typedef real_target<T> Out;
     int64_t n = p.plan.rows;
+    operands<planes, planes> inner = {};
+    for (int i = 0; i < all.count; i++) inner.add(all.in[i], all.in[i], all.sequences[i]);
     for (int i = p.plan.count - 1; i > 0; i--) {
         n *= p.plan.columns[i];
-        join_columns<false>(p, p.plan.columns[i], from, from, n, sequences);
+        pass_columns(p, p.plan.columns[i], inner, n, columns_back<16, false, planes>,
+                     columns_back<256, false, planes>);
     }
-    join_columns<true>(p, p.plan.columns[0], from, to, from.N, sequences);
+    pass_columns(p, p.plan.columns[0], all, all.in[0].N, columns_back<16, true, Out>,
+                 columns_back<256, true, Out>);
+}
+
+/* Kernels are f32: they go along with sequences that are, and alone otherwise. */
+static void add_kernels(const passes &, operands<series<const float>, planes> &all,
+                        const series<const float> &k, const planes &to) {
+    all.add(k, to, 1);
+}
+static void add_kernels(const passes &p, operands<series<const ls_cuda_bf16>, planes> &,
+                        const series<const float> &k, const planes &to) {
+    operands<series<const float>, planes> alone = {};
+    alone.add(k, to, 1);
+    to_rows(p, alone);
+}
+static void add_sums(const passes &, operands<planes, real_target<float>> &all, const planes &from,
+                     const real_target<float> &to) {
+    all.add(from, to, 1);
+}
+static void add_sums(const passes &p, operands<planes, real_target<ls_cuda_bf16>> &,
+                     const planes &from, const real_target<float> &to) {
+    operands<planes, real_target<float>> alone = {};
+    alone.add(from, to, 1);
+    from_rows(p, alone);
 }
 
 template <int R> static void launch_rows(const passes &p, const row_work &w) {
@@ -195,17 +240,21 @@ void ls_conv_by_passes(const ls_run *run, const char *what, const ls_conv_slab &
     for (int64_t d = 0; d < job.x.D; d += slab.channels) {
         w.skip = job.skip == NULL ? NULL : job.skip + d;
         w.D = job.x.D - d;
-        if (product) to_rows(p, slab_of(job.k, 0, d), kernels, 1);
         for (int64_t b = 0; b < job.B; b += slab.sequences) {
             w.count = (int)ls_min(slab.sequences, job.B - b);
             w.first = b == 0;
             w.last = b + w.count == job.B;
-            to_rows(p, slab_of(job.x, b, d), x, w.count);
-            if (summed) to_rows(p, slab_of(job.other, b, d), others, w.count);
+            operands<series<const T>, planes> in = {};
+            if (product && w.first) add_kernels(p, in, slab_of(job.k, 0, d), kernels);
+            in.add(slab_of(job.x, b, d), x, w.count);
+            if (summed) in.add(slab_of(job.other, b, d), others, w.count);
+            to_rows(p, in);
             through_rows(p, w);
-            if (product) from_rows(p, x, real_target<T>{slab_of(job.y, b, d), NULL}, w.count);
+            operands<planes, real_target<T>> out = {};
+            if (product) out.add(x, {slab_of(job.y, b, d), NULL}, w.count);
+            if (summed && w.last) add_sums(p, out, sums, slab_of(job.sums, 0, d));
+            if (out.count > 0) from_rows(p, out);
         }
-        if (summed) from_rows(p, sums, slab_of(job.sums, 0, d), 1);
     }
 }
 
