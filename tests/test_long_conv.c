@@ -1,5 +1,6 @@
-/* Long convolutions at lengths that take every level of blocks: against the definition, and nothing
- * of the future in the past. Tier: unsanitized. */
+/* Long convolutions at lengths that take every level of blocks and every kind of pass: against the
+ * definition, everywhere or here and there, and nothing of the future in the past. Tier:
+ * unsanitized. */
 #include "harness.h"
 
 static const char *const inputs[] = {"x", "cot", NULL};
@@ -69,6 +70,108 @@ static void test_definition(void **state) {
     }
 }
 
+/* What a run had and gave, and by the definition what it should have given at some places. */
+typedef struct long_run {
+    const shape *s;
+    double *x, *cot, *y, *dx;
+    const float *k, *skip, *dk, *dskip;
+} long_run;
+
+/* sum over t of a[t + ahead] b[t], in channel d of sequence b. */
+static double lagged(const long_run *r, const double *a, const double *b, int64_t row, int64_t d,
+                     int64_t ahead) {
+    const int64_t T = r->s->T, D = r->s->D;
+    double sum = 0;
+    for (int64_t t = 0; t + ahead < T; t++)
+        sum += a[(row * T + t + ahead) * D + d] * b[(row * T + t) * D + d];
+    return sum;
+}
+/* sum over s of k[s] x[t - s], or x[t + s] towards what is ahead; s counts the delay, too. */
+static double convolved(const long_run *r, const double *x, int64_t row, int64_t t, int64_t d,
+                        bool ahead) {
+    const shape *s = r->s;
+    const int64_t delay = s->future ? 1 : 0;
+    double sum = (double)r->skip[d] * x[(row * s->T + t) * s->D + d];
+    for (int64_t i = 0; i < s->taps; i++) {
+        const int64_t at = ahead ? t + delay + i : t - delay - i;
+        if (at < 0 || at >= s->T) break;
+        sum += (double)r->k[d * s->taps + i] * x[(row * s->T + at) * s->D + d];
+    }
+    return sum;
+}
+
+/* Results, gradients of inputs and kernels; and of `skip`, which may be as good as 0 and is held
+ * against those of the kernels: on the processor it is one sum over all times. */
+static void check_some(const long_run *r, double limit) {
+    enum { PLACES = 60 };
+    const shape *s = r->s;
+    const int64_t delay = s->future ? 1 : 0;
+    const ls_random key = {.seed = 11, .stream = 1};
+    double got[4 * PLACES], want[4 * PLACES];
+    for (int i = 0; i < PLACES; i++) {
+        const int64_t drawn = (int64_t)(ls_random_unit(key, (uint64_t)i) * (double)s->T);
+        const int64_t edges[] = {0, 1, s->T - 1, s->T - 2, s->T / 2, 255, 256, 4095, 4096};
+        const int64_t t = i < 9 ? edges[i] : drawn, d = i % s->D, row = i / s->D % s->B;
+        const int64_t at = (row * s->T + t) * s->D + d, tap = ls_min(t, s->taps - 1);
+        double dk = 0, dskip = 0;
+        for (int64_t b = 0; b < s->B; b++) {
+            dk += s->future ? lagged(r, r->x, r->cot, b, d, tap + delay)
+                            : lagged(r, r->cot, r->x, b, d, tap);
+            dskip += lagged(r, r->x, r->cot, b, d, 0);
+        }
+        got[i] = r->y[at];
+        want[i] = convolved(r, r->x, row, t, d, s->future);
+        got[PLACES + i] = r->dx[at];
+        want[PLACES + i] = convolved(r, r->cot, row, t, d, !s->future);
+        got[2 * PLACES + i] = (double)r->dk[d * s->taps + tap];
+        want[2 * PLACES + i] = dk;
+        got[3 * PLACES + i] = (double)r->dskip[d];
+        want[3 * PLACES + i] = dskip;
+    }
+    assert_true(nmse(got, want, PLACES) < limit);
+    assert_true(nmse(got + PLACES, want + PLACES, PLACES) < limit);
+    assert_true(nmse(got + 2 * PLACES, want + 2 * PLACES, PLACES) < limit);
+    assert_true(nmse(got + 2 * PLACES, want + 2 * PLACES, 2 * PLACES) < fmax(limit, 1e-10));
+}
+
+/* On a device these take columns of 16 and of 256 values and of both, rows of every length, and
+ * batches that do not fit into the workspace together. */
+static void test_long(void **state) {
+    (void)state;
+    static const shape shapes[] = {{1, 16384, 5, 16384, false},   {2, 20001, 17, 20001, true},
+                                   {1, 65536, 3, 65536, false},   {5, 65537, 2, 65537, true},
+                                   {1, 150001, 3, 40000, false},  {1, 262144, 3, 262144, false},
+                                   {1, 300001, 2, 300001, true},  {2, 600000, 1, 600000, false},
+                                   {1, 1100000, 2, 1100000, true}};
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const shape *s = &shapes[i];
+        if (s->T > 70000 && ctx.device == NULL) continue;
+        for (int type = LS_F32; type <= (test_is_brief() ? LS_F32 : LS_BF16); type++) {
+            bench b = bench_of(&ctx, s, (ls_dtype)type, true);
+            expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
+            assert_true(ls_program_guards_intact(b.program));
+            const ls_parameter *k = ls_parameters_find(b.store, "k");
+            const ls_parameter *skip = ls_parameters_find(b.store, "skip");
+            long_run r = {.s = s,
+                          .x = read_all(ls_program_find(b.program, "x")),
+                          .cot = read_all(ls_program_find(b.program, "cot")),
+                          .y = read_all(ls_program_find(b.program, "y")),
+                          .dx = read_all(ls_program_find(b.program, "grad.x")),
+                          .k = ls_parameter_master(b.store, k),
+                          .skip = ls_parameter_master(b.store, skip),
+                          .dk = ls_parameter_gradient(b.store, k),
+                          .dskip = ls_parameter_gradient(b.store, skip)};
+            check_some(&r, type == LS_F32 ? 1e-12 : 1e-4);
+            free(r.x);
+            free(r.cot);
+            free(r.y);
+            free(r.dx);
+            bench_free(&b);
+        }
+    }
+}
+
 /* `value` at a time of channel 2: what comes before it, and other channels. */
 static void check_before(ls_ctx *ctx, const shape *s, int64_t time, double value, double allowed) {
     bench b = bench_of(ctx, s, LS_F32, false);
@@ -111,6 +214,7 @@ static void test_causality(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_long),
         cmocka_unit_test(test_causality),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* Fourier transforms of a block of threads: complex numbers, small transforms in registers, and
- * transforms of 512 to 2,048 values through shared memory. */
+ * transforms of 16 to 4,096 values through shared memory. */
 #ifndef LS_TENSOR_CUDA_BLOCK_TRANSFORM_H
 #define LS_TENSOR_CUDA_BLOCK_TRANSFORM_H
 
@@ -69,6 +69,14 @@ template <int SIGN> static __device__ __forceinline__ float2 sixteenths(float2 a
     return times(from, make_float2(by.x, SIGN * by.y));
 }
 
+/* exp(pi i j part), where part is a power of 2. The angle is exact for j up to 2^24, and to 2^-24 of
+ * itself beyond. */
+template <typename J> static __device__ __forceinline__ float2 root(J j, float part) {
+    float re, im;
+    sincospif((float)j * part, &im, &re);
+    return make_float2(re, im);
+}
+
 /* ---- small transforms ----
  * Result q is sum_k v[k] exp(SIGN 2 pi i k q / R), in the place of v[q]. */
 
@@ -112,48 +120,74 @@ template <int R, int SIGN> static __device__ __forceinline__ void transform(floa
 
 /* ---- transforms of M values in shared memory ----
  *
- * A block of threads transforms M values of each of four neighbouring channels, sixteen to a
- * thread: as 16 x 16 x M/256, with an exchange between the passes. Line l, four threads, has the
- * values l, l + LINES, ... of its channels. Spectra stay in the order in which the last pass leaves
- * them, and the way back takes them so.
+ * LINES threads transform M values, sixteen each: as 16 x 16 x REST, with an exchange between the
+ * passes. Line l has the values l, l + LINES, ... The values of TOGETHER transforms lie side by
+ * side. Spectra stay in the order in which the last pass leaves them, and the way back takes them
+ * so; up to 256 that is the order of the values, too: result l + LINES i is a line's value i.
  *
  * Values of WEIGHTED transforms are weighted by exp(2 pi i j / 4M): products are then those of
  * polynomials modulo x^M - i. Those weights are in the turns after the first pass, but for the part
  * that all lines share, sixty_fourth(k) for a thread's value k. */
 
-enum { TRANSFORM_CHANNELS = 4, TRANSFORM_VALUES = 16 };
+enum { TRANSFORM_VALUES = 16 };
 
-template <int M> struct transform_memory {
-    enum { LINES = M / TRANSFORM_VALUES, REST = M / 256 };
-    /* Each sixteenth value is followed by a gap, without which lines would meet in the same banks
-     * in the last pass. */
-    float2 exchange[(M + LINES) * TRANSFORM_CHANNELS];
-    /* of results 0 to 3, and what takes these to 4 to 7, 8 to 11, 12 to 15 */
-    float2 first_turn[7][LINES], second_turn[7][REST];
-};
-
-template <int M, bool WEIGHTED> struct transformer {
+template <int M> struct transform_sizes {
+    static_assert(M == 16 || (M >= 256 && M <= 4096 && (M & (M - 1)) == 0), "a power of 2");
     enum {
         LINES = M / TRANSFORM_VALUES,
-        THREADS = LINES * TRANSFORM_CHANNELS,
-        REST = M / 256, /* of the last pass; as many lines have a sixteenth of the values */
+        REST = M < 256 ? 1 : M / 256, /* of the last pass: as many lines have a sixteenth */
         BLOCKS = TRANSFORM_VALUES / REST
     };
-    typedef transform_memory<M> memory;
-    int line, channel;
-    memory &shared;
+};
 
-    /* roots: exp(2 pi i j / 4M) */
-    __device__ __forceinline__ transformer(const float2 *roots, memory &place)
-        : line((int)threadIdx.x / TRANSFORM_CHANNELS),
-          channel((int)threadIdx.x % TRANSFORM_CHANNELS), shared(place) {
-        for (int at = (int)threadIdx.x; at < 7 * LINES; at += THREADS) {
+/* Turns after the first and the second pass: of results 0 to 3, and what takes these to 4 to 7, 8 to
+ * 11, 12 to 15. */
+template <int M> struct transform_turns {
+    enum { LINES = transform_sizes<M>::LINES, REST = transform_sizes<M>::REST };
+    float2 first[7][LINES], second[7][REST];
+
+    /* By all threads of a block, which have to meet before they are used. */
+    template <bool WEIGHTED> __device__ __forceinline__ void make() {
+        for (int at = (int)threadIdx.x; at < 7 * LINES; at += (int)blockDim.x) {
             const int q = at / LINES < 4 ? at / LINES : 4 * (at / LINES - 3), l = at % LINES;
             const int weight = WEIGHTED && q < 4 ? 1 : 0;
-            shared.first_turn[at / LINES][l] = roots[(4 * q - weight) * l & (4 * M - 1)];
-            if (l < REST) shared.second_turn[at / LINES][l] = roots[q * l * (4 * M / LINES)];
+            first[at / LINES][l] = root((4 * q - weight) * l, 0.5f / M);
+            if (REST > 1 && l < REST) second[at / LINES][l] = root(q * l, 2.0f / LINES);
         }
-        __syncthreads();
+    }
+};
+
+template <int M, int TOGETHER> struct transform_memory {
+    /* Each sixteenth value is followed by a gap, without which lines would meet in the same banks
+     * in the last pass. */
+    float2 exchange[(M + M / TRANSFORM_VALUES) * TOGETHER];
+    transform_turns<M> turns;
+};
+
+template <int M, int TOGETHER, bool WEIGHTED> struct transformer {
+    enum {
+        LINES = transform_sizes<M>::LINES,
+        REST = transform_sizes<M>::REST,
+        BLOCKS = transform_sizes<M>::BLOCKS
+    };
+    int line, channel; /* channel: which of the transforms that lie side by side */
+    float2 *exchange;
+    const transform_turns<M> &turns;
+
+    /* All threads of the transforms have to wait; a few are in one warp, which is half of the
+     * lines where two transforms are. */
+    static __device__ __forceinline__ void wait() {
+        if constexpr (LINES * TOGETHER <= 32)
+            __syncwarp();
+        else
+            __syncthreads();
+    }
+    /* Those that share a sixteenth. */
+    static __device__ __forceinline__ void wait_near() {
+        if constexpr (REST * TOGETHER <= 32)
+            __syncwarp();
+        else
+            __syncthreads();
     }
 
     /* By sixteen turns that come from seven. */
@@ -175,21 +209,20 @@ template <int M, bool WEIGHTED> struct transformer {
 
     /* Where value k of this thread is: among all values; in its sixteenth of them; side by side. */
     __device__ __forceinline__ float2 &far_place(int k) const {
-        return shared.exchange[(line + line / 16) * TRANSFORM_CHANNELS + channel +
-                               k * (LINES + LINES / 16) * TRANSFORM_CHANNELS];
+        return exchange[(line + line / 16) * TOGETHER + channel +
+                        k * (LINES + LINES / 16) * TOGETHER];
     }
     __device__ __forceinline__ float2 &near_place(int k) const {
-        return shared
-            .exchange[(line / REST * (LINES + LINES / 16) + line % REST) * TRANSFORM_CHANNELS +
-                      channel + (k * REST + k * REST / 16) * TRANSFORM_CHANNELS];
+        return exchange[(line / REST * (LINES + LINES / 16) + line % REST) * TOGETHER + channel +
+                        (k * REST + k * REST / 16) * TOGETHER];
     }
     __device__ __forceinline__ float2 &own_place(int k) const {
-        return shared.exchange[line * 17 * TRANSFORM_CHANNELS + channel + k * TRANSFORM_CHANNELS];
+        return exchange[line * 17 * TOGETHER + channel + k * TOGETHER];
     }
 
-    /* The place of a value of all channels, of which a line has each sixteenth. */
+    /* The place of a value of all that lie side by side, of which a line has each sixteenth. */
     __device__ __forceinline__ float2 *far_row(int value) const {
-        return shared.exchange + (value + value / 16) * TRANSFORM_CHANNELS;
+        return exchange + (value + value / 16) * TOGETHER;
     }
 
     /* The last pass: transforms of REST values, BLOCKS of them. */
@@ -206,43 +239,51 @@ template <int M, bool WEIGHTED> struct transformer {
         }
     }
 
-    /* Between the passes a thread writes to where it has read. So only what comes from other warps
-     * has to be waited for: once on the way there, and once on the way back. All have to wait
-     * between two transforms of the same direction. After the way back the far places of a line
-     * are free for its own use. */
+    /* Between the passes a thread writes to where it has read. So only what comes from others has
+     * to be waited for: once on the way there, and once on the way back. All have to wait between
+     * two transforms of the same direction. After the way back the far places of a line are free
+     * for its own use. */
     __device__ __forceinline__ void forward(float2 (&v)[TRANSFORM_VALUES]) const {
         transform<TRANSFORM_VALUES, -1>(v);
-        turn_by<-1>(shared.first_turn, line, !WEIGHTED, v);
+        if constexpr (LINES > 1) {
+            turn_by<-1>(turns.first, line, !WEIGHTED, v);
 #pragma unroll
-        for (int k = 0; k < TRANSFORM_VALUES; k++) far_place(k) = v[k];
-        __syncthreads();
+            for (int k = 0; k < TRANSFORM_VALUES; k++) far_place(k) = v[k];
+            wait();
 #pragma unroll
-        for (int k = 0; k < TRANSFORM_VALUES; k++) v[k] = near_place(k);
-        transform<TRANSFORM_VALUES, -1>(v);
-        turn_by<-1>(shared.second_turn, line % REST, true, v);
+            for (int k = 0; k < TRANSFORM_VALUES; k++) v[k] = near_place(k);
+            transform<TRANSFORM_VALUES, -1>(v);
+        }
+        if constexpr (REST > 1) {
+            turn_by<-1>(turns.second, line % REST, true, v);
 #pragma unroll
-        for (int k = 0; k < TRANSFORM_VALUES; k++) near_place(k) = v[k];
-        __syncwarp();
+            for (int k = 0; k < TRANSFORM_VALUES; k++) near_place(k) = v[k];
+            wait_near();
 #pragma unroll
-        for (int k = 0; k < TRANSFORM_VALUES; k++) v[k] = own_place(k);
-        blocks<-1>(v);
+            for (int k = 0; k < TRANSFORM_VALUES; k++) v[k] = own_place(k);
+            blocks<-1>(v);
+        }
     }
     /* Without the factor 1/M. */
     __device__ __forceinline__ void back(float2 (&v)[TRANSFORM_VALUES]) const {
-        blocks<1>(v);
+        if constexpr (REST > 1) {
+            blocks<1>(v);
 #pragma unroll
-        for (int k = 0; k < TRANSFORM_VALUES; k++) own_place(k) = v[k];
-        __syncwarp();
+            for (int k = 0; k < TRANSFORM_VALUES; k++) own_place(k) = v[k];
+            wait_near();
 #pragma unroll
-        for (int k = 0; k < TRANSFORM_VALUES; k++) v[k] = near_place(k);
-        turn_by<1>(shared.second_turn, line % REST, true, v);
-        transform<TRANSFORM_VALUES, 1>(v);
+            for (int k = 0; k < TRANSFORM_VALUES; k++) v[k] = near_place(k);
+            turn_by<1>(turns.second, line % REST, true, v);
+        }
+        if constexpr (LINES > 1) {
+            transform<TRANSFORM_VALUES, 1>(v);
 #pragma unroll
-        for (int k = 0; k < TRANSFORM_VALUES; k++) near_place(k) = v[k];
-        __syncthreads();
+            for (int k = 0; k < TRANSFORM_VALUES; k++) near_place(k) = v[k];
+            wait();
 #pragma unroll
-        for (int k = 0; k < TRANSFORM_VALUES; k++) v[k] = far_place(k);
-        turn_by<1>(shared.first_turn, line, !WEIGHTED, v);
+            for (int k = 0; k < TRANSFORM_VALUES; k++) v[k] = far_place(k);
+            turn_by<1>(turns.first, line, !WEIGHTED, v);
+        }
         transform<TRANSFORM_VALUES, 1>(v);
     }
 };

@@ -4,9 +4,11 @@
  * transforms of N values, the next power of 2: modulo x^N - i (see long_conv_cpu.c), where
  * the real part of a product is what we want and nothing is padded. Up to WHOLE values a block of
  * threads does all of it in shared memory, sequence after sequence, beside the kernel's spectra.
- * Longer ones are first cut into parts of WHOLE values by passes over all of them, of up to 16
- * values at a time. They are kept in a workspace that is small enough for the caches: a few
- * channels of a few sequences after the other. Time is n log n at any length.
+ * Longer ones go through three passes over memory: transforms of 256 values that lie far apart,
+ * transforms of rows of up to 4,096 values with the products and the way back, and the way back of
+ * the first (four or more passes beyond 1,048,576 values). What lies between the passes is kept in
+ * a workspace that is small enough for the caches: a few channels of a few sequences after the
+ * other. Time is n log n at any length.
  *
  * With the spectra U, K and G of inputs, kernels and gradients of the outputs, results are U K, the
  * inputs' gradients conj(K) G and the kernels' conj(U) G, summed over the batch; towards the future
@@ -15,8 +17,8 @@
  * A transform mixes all times: beyond LS_CONV_DIRECT of them an input moves earlier results, too,
  * by what they are rounded, and one that is no number spoils its whole channel. (On the processor
  * nothing of the future gets into the past.) */
-#include "tensor/op/long_conv/long_conv_parts.cuh"
 #include "tensor/op/long_conv/long_conv_passes.cuh"
+#include "tensor/op/long_conv/long_conv_whole.cuh"
 
 extern "C" {
 #include "tensor/op/long_conv/long_conv.h"
@@ -24,10 +26,7 @@ extern "C" {
 
 enum {
     SMALLEST = 512,
-    SLICE = 8, /* sequences that a block of threads correlates and sums */
-    /* complex values of all channels of a sequence in a slab, and sequences: 32 MiB in all */
-    SLAB_VALUES = 1 << 20,
-    SLAB_SEQUENCES = 4
+    SLICE = 8 /* sequences that a block of threads correlates and sums */
 };
 
 /* ---- short sequences ---- */
@@ -63,13 +62,6 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     dk.put(0, lag, d, sum);
 }
 
-static __global__ void __launch_bounds__(LS_CUDA_THREADS) make_roots(float2 *roots, int count) {
-    const int j = (int)(blockIdx.x * LS_CUDA_THREADS + threadIdx.x);
-    double re, im;
-    sincospi(2.0 * j / count, &im, &re);
-    if (j < count) roots[j] = make_float2((float)re, (float)im);
-}
-
 /* ---- on the host ---- */
 
 static int64_t stride_of(const ls_tensor *tensor) {
@@ -78,15 +70,15 @@ static int64_t stride_of(const ls_tensor *tensor) {
     return stride;
 }
 
-/* Sizes, and how the work is divided. */
 struct sizes {
     int64_t B, length, D;
-    int64_t taps, delay;         /* kernel values that can meet an input; 1 towards the future */
-    int64_t N;                   /* 0 where nothing is transformed */
-    int64_t whole;               /* the longest that is transformed at once */
-    int64_t channels, sequences; /* of one slab; channels are a multiple of CHANNELS */
+    int64_t taps, delay; /* kernel values that can meet an input; 1 towards the future */
+    int64_t N;           /* 0 where nothing is transformed, or not as a whole */
+    int64_t channels;    /* a multiple of CHANNELS */
+    bool in_passes;
 };
 
+/* `whole`: the longest that is transformed at once. */
 static sizes sizes_of(const ls_node *node, int64_t whole) {
     const ls_long_conv_attributes *about = (const ls_long_conv_attributes *)node->attributes;
     const ls_tensor *u = node->in[0], *k = node->in[1];
@@ -96,37 +88,24 @@ static sizes sizes_of(const ls_node *node, int64_t whole) {
     s.D = u->dim[2];
     s.delay = about->future ? 1 : 0;
     s.taps = ls_min(k->dim[1], s.length - s.delay);
-    s.whole = whole;
-    if (s.length <= LS_CONV_DIRECT) return s;
-    for (s.N = SMALLEST; s.N < s.length;) s.N *= 2;
     s.channels = ls_ceil_div(s.D, CHANNELS) * CHANNELS;
-    s.sequences = s.B;
-    if (s.N <= whole) return s;
-    s.channels = ls_min(s.channels, ls_max(CHANNELS, SLAB_VALUES / s.N));
-    s.sequences = ls_max(1, ls_min(s.B, SLAB_SEQUENCES * SLAB_VALUES / (s.N * s.channels)));
+    s.in_passes = s.length > whole;
+    if (s.length <= LS_CONV_DIRECT || s.in_passes) return s;
+    for (s.N = SMALLEST; s.N < s.length;) s.N *= 2;
     return s;
 }
 
-/* What the workspace has: roots, planes for the kernels of a slab (their spectra, or the sums of
- * the batch's slices), planes of its sequences and of their gradients. */
-struct room {
-    float2 *roots, *kernels, *sequences, *gradients;
-    size_t bytes;
-};
-static room room_of(const sizes &s, bool backward, void *workspace) {
-    const int64_t one = s.N * s.channels, in_passes = s.N > s.whole ? one * s.sequences : 0;
-    room r = {};
-    r.roots = (float2 *)workspace;
-    r.kernels = r.roots + (s.N == 0 ? 0 : 4 * WHOLE);
-    r.sequences = r.kernels + one * (backward ? ls_ceil_div(s.sequences, SLICE) : 1);
-    r.gradients = r.sequences + in_passes;
-    r.bytes = (size_t)(r.gradients + (backward ? in_passes : 0) - r.roots) * sizeof(float2);
-    return r;
+/* The spectra of the kernels, or the sums of the batch's slices; or what the passes need. */
+static size_t bytes_of(const ls_node *node, int64_t whole, bool backward) {
+    const sizes s = sizes_of(node, whole);
+    if (s.in_passes)
+        return ls_conv_slab_bytes(ls_conv_slab_of(s.B, s.length, s.D, backward), backward);
+    const int64_t planes = backward ? ls_ceil_div(s.B, SLICE) : 1;
+    return (size_t)(planes * s.N * s.channels) * sizeof(float2);
 }
 /* For any device. */
 static size_t workspace_of(const ls_node *node, bool backward) {
-    const size_t bytes = room_of(sizes_of(node, WHOLE), backward, NULL).bytes;
-    return ls_max(bytes, room_of(sizes_of(node, WHOLE / 2), backward, NULL).bytes);
+    return ls_max(bytes_of(node, WHOLE, backward), bytes_of(node, WHOLE / 2, backward));
 }
 static size_t forward_workspace(const ls_node *node, int threads) {
     (void)threads;
@@ -144,13 +123,6 @@ template <typename E> static series<E> series_of(const ls_tensor *tensor, const 
 template <typename E> static series<E> kernels_at(E *data, const ls_node *node, const sizes &s) {
     return {data, 0, 1, node->in[1]->dim[1], s.delay, s.taps, s.D};
 }
-/* From a sequence and a channel on. */
-template <typename E> static series<E> slab_of(series<E> all, int64_t b, int64_t d) {
-    if (all.data != NULL) all.data += b * all.by_sequence + d * all.by_channel;
-    all.D -= d;
-    return all;
-}
-
 /* Whether rows can be moved four channels at a time. */
 template <typename E> static bool in_fours(const series<E> &all) {
     return all.data != NULL && all.by_channel == 1 && all.D % 4 == 0 && all.by_time % 4 == 0 &&
@@ -162,7 +134,6 @@ struct work {
     const ls_run *run;
     const char *what;
     sizes s;
-    room at;
 
     void launched() const { ls_cuda_launched(run, what); }
     cudaStream_t stream() const { return ls_cuda_of(run)->stream; }
@@ -174,33 +145,27 @@ struct work {
                                          cudaSharedmemCarveoutMaxShared);
         ls_cuda_note(ls_cuda_of(run), error, what);
     }
-    ls_conv_passes passes() const { return {run, what, s.whole}; }
-    plane kernels() const { return {at.kernels, s.N, s.channels}; }
+    template <int M> spectra_plane<M> spectra() const {
+        return {(float2 *)run->workspace, s.channels};
+    }
     /* Blocks of threads for one sequence. */
-    template <int M> int64_t blocks() const { return s.channels / CHANNELS * (s.N / M); }
+    int64_t blocks() const { return s.channels / CHANNELS; }
 };
 
-static work begin(const ls_run *run, const ls_node *node, bool backward, const char *what) {
+static work begin(const ls_run *run, const ls_node *node, const char *what) {
     const bool all_fits =
         ls_cuda_of(run)->shared_max >= bytes_for<WHOLE, from_series<WHOLE, float>>();
-    work w = {run, what, sizes_of(node, all_fits ? WHOLE : WHOLE / 2), {}};
-    w.at = room_of(w.s, backward, run->workspace);
-    if (w.s.N == 0) return w;
-    const int roots = (int)(4 * ls_min(w.s.N, w.s.whole));
-    make_roots<<<(unsigned)(roots / LS_CUDA_THREADS), LS_CUDA_THREADS, 0, w.stream()>>>(w.at.roots,
-                                                                                        roots);
-    w.launched();
-    return w;
+    return {run, what, sizes_of(node, all_fits ? WHOLE : WHOLE / 2)};
 }
 
-/* ---- parts ---- */
+/* ---- sequences as a whole ---- */
 
 template <int M, typename In>
-static void spectra_from(const work &w, const In &in, const float *skip, int64_t D) {
+static void spectra_from(const work &w, const In &in, const float *skip) {
     const size_t bytes = bytes_for<M, In>();
     w.allow_shared(find_spectra<M, In>, bytes);
-    find_spectra<M><<<(unsigned)w.blocks<M>(), M / VALUES * CHANNELS, bytes, w.stream()>>>(
-        in, in_plane<M>{w.kernels()}, skip, D, 1.0f / (float)w.s.N, w.at.roots);
+    find_spectra<M><<<(unsigned)w.blocks(), M / VALUES * CHANNELS, bytes, w.stream()>>>(
+        in, w.spectra<M>(), skip, w.s.D, 1.0f / (float)M);
     w.launched();
 }
 
@@ -217,40 +182,37 @@ static int64_t sequences_together(int64_t sequences, int64_t blocks, int64_t at_
     return best;
 }
 template <int M, typename In, typename Out>
-static void convolve_from(const work &w, const In &in, const Out &out, bool conjugate,
-                          int64_t sequences) {
+static void convolve_from(const work &w, const In &in, const Out &out, bool conjugate) {
     const size_t bytes = bytes_for<M, In>();
     const int64_t at_once = WHOLE / M * ls_cuda_of(w.run)->processors;
-    const int64_t together = sequences_together(sequences, w.blocks<M>(), at_once);
-    const unsigned blocks = (unsigned)(w.blocks<M>() * ls_ceil_div(sequences, together));
-    w.allow_shared(convolve_parts<M, In, Out>, bytes);
-    convolve_parts<M><<<blocks, M / VALUES * CHANNELS, bytes, w.stream()>>>(
-        in, out, in_plane<M>{w.kernels()}, conjugate ? -1.0f : 1.0f, (int)sequences, (int)together,
-        w.at.roots);
+    const int64_t together = sequences_together(w.s.B, w.blocks(), at_once);
+    const unsigned blocks = (unsigned)(w.blocks() * ls_ceil_div(w.s.B, together));
+    w.allow_shared(convolve_whole<M, In, Out>, bytes);
+    convolve_whole<M><<<blocks, M / VALUES * CHANNELS, bytes, w.stream()>>>(
+        in, out, w.spectra<M>(), conjugate ? -1.0f : 1.0f, (int)w.s.B, (int)together);
     w.launched();
 }
 
 template <int M, typename In>
-static void correlate_from(const work &w, const In &inputs, const In &gradients, bool add,
-                           int64_t sequences) {
+static void correlate_from(const work &w, const In &inputs, const In &gradients) {
     const size_t bytes = bytes_for<M, In>();
-    const unsigned blocks = (unsigned)(w.blocks<M>() * ls_ceil_div(sequences, SLICE));
-    w.allow_shared(correlate_parts<M, In>, bytes);
-    correlate_parts<M><<<blocks, M / VALUES * CHANNELS, bytes, w.stream()>>>(
-        inputs, gradients, in_plane<M>{w.kernels()}, add, (int)sequences, SLICE, w.at.roots);
+    const unsigned blocks = (unsigned)(w.blocks() * ls_ceil_div(w.s.B, SLICE));
+    w.allow_shared(correlate_whole<M, In>, bytes);
+    correlate_whole<M><<<blocks, M / VALUES * CHANNELS, bytes, w.stream()>>>(
+        inputs, gradients, w.spectra<M>(), (int)w.s.B, SLICE);
     w.launched();
 }
 
 template <int M, typename Out> static void sums_to(const work &w, const Out &out, bool conjugate) {
-    const size_t bytes = sizeof(transform_memory<M>);
+    const size_t bytes = sizeof(transform_memory<M, CHANNELS>);
     w.allow_shared(return_sums<M, Out>, bytes);
-    return_sums<M><<<(unsigned)w.blocks<M>(), M / VALUES * CHANNELS, bytes, w.stream()>>>(
-        in_plane<M>{w.kernels()}, (int)ls_ceil_div(w.s.sequences, SLICE), out,
-        conjugate ? -1.0f : 1.0f, 1.0f / (float)w.s.N, w.at.roots);
+    return_sums<M><<<(unsigned)w.blocks(), M / VALUES * CHANNELS, bytes, w.stream()>>>(
+        w.spectra<M>(), (int)ls_ceil_div(w.s.B, SLICE), out, conjugate ? -1.0f : 1.0f,
+        1.0f / (float)M);
     w.launched();
 }
 
-/* ---- whole operations ---- */
+/* ---- operations up to the longest whole sequence ---- */
 
 static unsigned threads_for(int64_t count) {
     return (unsigned)ls_ceil_div(count, LS_CUDA_THREADS);
@@ -258,125 +220,93 @@ static unsigned threads_for(int64_t count) {
 
 /* y = x * k + skip x; `ahead`: x[t + lag] in place of x[t - lag]. */
 template <int M, typename T>
-static void convolve_whole(const work &w, const series<const float> &k, const float *skip,
-                           const series<const T> &x, const series<T> &y, bool ahead) {
-    spectra_from<M>(w, from_series<M, float>{k, false}, skip, w.s.D);
+static void convolve_as(const work &w, const series<const float> &k, const float *skip,
+                        const series<const T> &x, const series<T> &y, bool ahead) {
+    spectra_from<M>(w, from_series<M, float>{k, false}, skip);
     convolve_from<M>(w, from_series<M, T>{x, in_fours(x)}, to_series<M, T>{{y, NULL}, in_fours(y)},
-                     ahead, w.s.B);
-}
-template <int M, typename T>
-static void convolve_in_passes(const work &w, const series<const float> &k, const float *skip,
-                               const series<const T> &x, const series<T> &y, bool ahead) {
-    const plane kernels = w.kernels(), between = {w.at.sequences, w.s.N, w.s.channels};
-    const in_plane<M> parts = {between};
-    for (int64_t d = 0; d < w.s.D; d += w.s.channels) {
-        ls_conv_to_parts(w.passes(), slab_of(k, 0, d), kernels, 1);
-        spectra_from<M>(w, in_plane<M>{kernels}, skip == NULL ? NULL : skip + d, w.s.D - d);
-        for (int64_t b = 0; b < w.s.B; b += w.s.sequences) {
-            const int64_t sequences = ls_min(w.s.sequences, w.s.B - b);
-            ls_conv_to_parts(w.passes(), slab_of(x, b, d), between, sequences);
-            convolve_from<M>(w, parts, parts, ahead, sequences);
-            ls_conv_from_parts(w.passes(), between, real_target<T>{slab_of(y, b, d), NULL},
-                               sequences);
-        }
-    }
+                     ahead);
 }
 template <typename T>
 static void convolve(const work &w, const series<const float> &k, const float *skip,
                      const series<const T> &x, const series<T> &y, bool ahead) {
-    const int64_t N = w.s.N, rows = w.s.B * w.s.length;
-    if (N == 0) {
+    const int64_t rows = w.s.B * w.s.length;
+    if (w.s.N == 0) {
         convolve_short<<<threads_for(rows * w.s.D), LS_CUDA_THREADS, 0, w.stream()>>>(x, k, skip, y,
                                                                                       rows, ahead);
         w.launched();
-    } else if (N > w.s.whole && w.s.whole < WHOLE) {
-        convolve_in_passes<WHOLE / 2>(w, k, skip, x, y, ahead);
-    } else if (N > WHOLE) {
-        convolve_in_passes<WHOLE>(w, k, skip, x, y, ahead);
-    } else if (N == WHOLE) {
-        convolve_whole<WHOLE>(w, k, skip, x, y, ahead);
-    } else if (N == WHOLE / 2) {
-        convolve_whole<WHOLE / 2>(w, k, skip, x, y, ahead);
+    } else if (w.s.N == WHOLE) {
+        convolve_as<WHOLE>(w, k, skip, x, y, ahead);
+    } else if (w.s.N == WHOLE / 2) {
+        convolve_as<WHOLE / 2>(w, k, skip, x, y, ahead);
     } else {
-        convolve_whole<SMALLEST>(w, k, skip, x, y, ahead);
+        convolve_as<SMALLEST>(w, k, skip, x, y, ahead);
     }
 }
 
 /* dk[lag] = sum over the batch of g[t] x[t - lag], or x[t + lag]. */
 template <int M, typename T>
-static void correlate_whole(const work &w, const series<const T> &x, const series<const T> &g,
-                            const real_target<float> &dk, bool ahead) {
-    correlate_from<M>(w, from_series<M, T>{x, in_fours(x)}, from_series<M, T>{g, in_fours(g)},
-                      false, w.s.B);
+static void correlate_as(const work &w, const series<const T> &x, const series<const T> &g,
+                         const real_target<float> &dk, bool ahead) {
+    correlate_from<M>(w, from_series<M, T>{x, in_fours(x)}, from_series<M, T>{g, in_fours(g)});
     sums_to<M>(w, to_series<M, float>{dk, false}, ahead);
-}
-template <int M, typename T>
-static void correlate_in_passes(const work &w, const series<const T> &x, const series<const T> &g,
-                                const real_target<float> &dk, bool ahead) {
-    const plane inputs = {w.at.sequences, w.s.N, w.s.channels};
-    const plane gradients = {w.at.gradients, w.s.N, w.s.channels};
-    for (int64_t d = 0; d < w.s.D; d += w.s.channels) {
-        for (int64_t b = 0; b < w.s.B; b += w.s.sequences) {
-            const int64_t sequences = ls_min(w.s.sequences, w.s.B - b);
-            ls_conv_to_parts(w.passes(), slab_of(x, b, d), inputs, sequences);
-            ls_conv_to_parts(w.passes(), slab_of(g, b, d), gradients, sequences);
-            correlate_from<M>(w, in_plane<M>{inputs}, in_plane<M>{gradients}, b > 0, sequences);
-        }
-        sums_to<M>(w, in_plane<M>{w.kernels()}, ahead);
-        ls_conv_from_parts(
-            w.passes(), w.kernels(),
-            real_target<float>{slab_of(dk.to, 0, d), dk.dskip == NULL ? NULL : dk.dskip + d}, 1);
-    }
 }
 template <typename T>
 static void correlate(const work &w, const series<const T> &x, const series<const T> &g,
                       const real_target<float> &dk, bool ahead) {
-    const int64_t N = w.s.N;
-    if (N == 0) {
+    if (w.s.N == 0) {
         correlate_short<<<threads_for(w.s.length * w.s.D), LS_CUDA_THREADS, 0, w.stream()>>>(
             x, g, w.s.B, dk, ahead);
         w.launched();
-    } else if (N > w.s.whole && w.s.whole < WHOLE) {
-        correlate_in_passes<WHOLE / 2>(w, x, g, dk, ahead);
-    } else if (N > WHOLE) {
-        correlate_in_passes<WHOLE>(w, x, g, dk, ahead);
-    } else if (N == WHOLE) {
-        correlate_whole<WHOLE>(w, x, g, dk, ahead);
-    } else if (N == WHOLE / 2) {
-        correlate_whole<WHOLE / 2>(w, x, g, dk, ahead);
+    } else if (w.s.N == WHOLE) {
+        correlate_as<WHOLE>(w, x, g, dk, ahead);
+    } else if (w.s.N == WHOLE / 2) {
+        correlate_as<WHOLE / 2>(w, x, g, dk, ahead);
     } else {
-        correlate_whole<SMALLEST>(w, x, g, dk, ahead);
+        correlate_as<SMALLEST>(w, x, g, dk, ahead);
     }
 }
+
+/* ---- whole operations ---- */
 
 static const float *skip_of(const ls_node *node) {
     return node->in[2] == NULL ? NULL : (const float *)ls_data(node->in[2]);
 }
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
-    const work w = begin(run, node, false, "long_conv");
+    const work w = begin(run, node, "long_conv");
     const series<const float> k = kernels_at((const float *)ls_data(node->in[1]), node, w.s);
-    convolve(w, k, skip_of(node), series_of<const T>(node->in[0], w.s),
-             series_of<T>(node->out[0], w.s), w.s.delay > 0);
+    const series<const T> u = series_of<const T>(node->in[0], w.s);
+    const series<T> y = series_of<T>(node->out[0], w.s);
+    const bool ahead = w.s.delay > 0;
+    if (w.s.in_passes)
+        ls_conv_by_passes(run, w.what, ls_conv_slab_of(w.s.B, w.s.length, w.s.D, false),
+                          ls_conv_job<T>{w.s.B, k, skip_of(node), u, {}, y, {}, ahead});
+    else
+        convolve(w, k, skip_of(node), u, y, ahead);
 }
 
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
-    const work w = begin(run, node, true, "long_conv_grad");
-    const ls_tensor *skip = node->in[2], *du = node->out[0], *dk = node->out[1];
+    const work w = begin(run, node, "long_conv_grad");
+    const ls_tensor *skip = node->in[2], *dk = node->out[1];
     const bool ahead = w.s.delay > 0;
+    const series<const float> k = kernels_at((const float *)ls_data(node->in[1]), node, w.s);
+    const series<const T> u = series_of<const T>(node->in[0], w.s);
     const series<const T> g = series_of<const T>(node->in[4], w.s);
-    if (du != NULL) {
-        const series<const float> k = kernels_at((const float *)ls_data(node->in[1]), node, w.s);
-        convolve(w, k, skip_of(node), g, series_of<T>(du, w.s), !ahead);
-    }
+    series<T> du = {};
+    if (node->out[0] != NULL) du = series_of<T>(node->out[0], w.s);
     real_target<float> to = {kernels_at(dk == NULL ? NULL : (float *)ls_data(dk), node, w.s), NULL};
     if (skip != NULL && skip->needs_grad) to.dskip = (float *)ls_param_gradient(run, skip);
-    if (to.to.data == NULL && to.dskip == NULL) return;
     if (to.to.data != NULL && w.s.taps < to.to.by_channel) {
         const size_t bytes = (size_t)(w.s.D * to.to.by_channel) * sizeof(float);
         ls_cuda_note(ls_cuda_of(run), cudaMemsetAsync(to.to.data, 0, bytes, w.stream()), w.what);
     }
-    correlate(w, series_of<const T>(node->in[0], w.s), g, to, ahead);
+    if (w.s.in_passes) {
+        ls_conv_by_passes(run, w.what, ls_conv_slab_of(w.s.B, w.s.length, w.s.D, true),
+                          ls_conv_job<T>{w.s.B, k, skip_of(node), g, u, du, to, !ahead});
+        return;
+    }
+    if (du.data != NULL) convolve(w, k, skip_of(node), g, du, !ahead);
+    if (to.asked()) correlate(w, u, g, to, ahead);
 }
 
 LS_CUDA_DECLARE_TABLE(long_conv);

@@ -18,26 +18,27 @@ template <typename E> struct series {
         return data + b * by_sequence + (time - first) * by_time + d * by_channel;
     }
 };
-
-/* Complex ones: [sequence][N][width]. */
-struct plane {
-    float2 *data;
-    int64_t N, width;
-
-    __device__ __forceinline__ float2 *at(int64_t b, int64_t row, int64_t d) const {
-        return data + (b * N + row) * width + d;
-    }
-};
+/* From a sequence and a channel on. */
+template <typename E> static inline series<E> slab_of(series<E> all, int64_t b, int64_t d) {
+    if (all.data != NULL) all.data += b * all.by_sequence + d * all.by_channel;
+    all.D -= d;
+    return all;
+}
 
 /* Where results go; the gradient of `skip` is that of lag 0. */
 template <typename E> struct real_target {
     series<E> to;
     float *dskip;
 
+    bool asked() const { return to.data != NULL || dskip != NULL; }
     __device__ __forceinline__ void put(int64_t b, int64_t time, int64_t d, float value) const {
         if (to.data != NULL && to.has(time, d)) *to.at(b, time, d) = ls_cuda_narrow<E>(value);
         if (dskip != NULL && time == 0 && d < to.D) dskip[d] += value;
     }
 };
+template <typename E>
+static inline real_target<E> slab_of(real_target<E> all, int64_t b, int64_t d) {
+    return {slab_of(all.to, b, d), all.dskip == NULL ? NULL : all.dskip + d};
+}
 
 #endif

@@ -1,153 +1,264 @@
 #include "tensor/op/long_conv/long_conv_passes.cuh"
 
-#include "tensor/op/long_conv/block_transform.cuh"
+#include "tensor/op/long_conv/long_conv_columns.cuh"
+#include "tensor/op/long_conv/long_conv_rows.cuh"
 
-/* A pass takes parts of n values to R parts each. Sequences are weighted as in block_transform.h:
- * what of it depends on the place in a part is in the turns of the first pass. */
+enum {
+    /* Complex values of all planes of a slab, 32 MiB: they stay in the caches. But channels are as
+     * many as lie together in memory. */
+    SLAB_VALUES = 1 << 22,
+    SLAB_CHANNELS = 16,
+    CHANNEL_BITS = 2, /* of those that a thread block takes from neighbouring channels */
+    BLOCK_VALUES = COLUMN_THREADS * TRANSFORM_VALUES,
+    ROW_LONGEST = 4096,
+    MOST = 1 << 30 /* angles of turns are multiples of a part of 2^32 */
+};
 
-/* exp(2 pi i j / order), a power of 2. */
-static __device__ __forceinline__ float2 root(int64_t j, int64_t order) {
-    float re, im;
-    sincospif(2.0f * (float)(j & (order - 1)) / (float)order, &im, &re);
-    return make_float2(re, im);
+/* ---- sizes ---- */
+
+ls_conv_slab ls_conv_slab_of(int64_t B, int64_t length, int64_t D, bool backward) {
+    ls_conv_slab slab = {LS_CONV_PASSES_LEAST, ls_ceil_div(D, 1 << CHANNEL_BITS) << CHANNEL_BITS, B,
+                         false};
+    while (slab.N < length) slab.N *= 2;
+    const int64_t rows = SLAB_VALUES / slab.N; /* of all channels and planes */
+    const int64_t each = backward ? 2 : 1, least = ls_min(slab.channels, SLAB_CHANNELS);
+    slab.sequences = ls_max(1, ls_min(B, (rows / least - 1) / each));
+    slab.sums_apart = backward && slab.sequences < B;
+    const int64_t planes = 1 + each * slab.sequences + (slab.sums_apart ? 1 : 0);
+    const int64_t channels = rows / planes / 8 * 8; /* 32 bytes */
+    slab.channels = ls_min(slab.channels, ls_max(least, channels));
+    return slab;
+}
+size_t ls_conv_slab_bytes(const ls_conv_slab &slab, bool backward) {
+    const int64_t planes = 1 + (backward ? 2 : 1) * slab.sequences + (slab.sums_apart ? 1 : 0);
+    return (size_t)(planes * slab.N * slab.channels) * sizeof(float2);
 }
 
-/* Result q of place l in a part. */
-template <bool WEIGHTED>
-static __device__ __forceinline__ float2 pass_turn(int q, int64_t l, int64_t n) {
-    return WEIGHTED ? root((4 * q - 1) * l, 4 * n) : root(q * l, n);
+static int bits_under(int64_t power) {
+    int bits = 0;
+    while ((int64_t)1 << bits < power) bits++;
+    return bits;
 }
 
-struct pass_place {
-    int64_t b, d, l, row; /* row: of the first of its values; the others are n / R apart */
+/* Columns of the first pass, of the next ones, and what is left in rows. */
+struct pass_plan {
+    int count, columns[8];
+    int64_t rows;
+};
+static pass_plan plan_of(int64_t N, size_t shared_max) {
+    pass_plan plan = {};
+    int sixteens = (bits_under(N) - 8) / 4;
+    plan.rows = N >> 4 * sixteens;
+    /* an odd pass of 16 can be spared where rows can be longer */
+    if (sixteens > 1 && sixteens % 2 == 1 && 16 * plan.rows <= ROW_LONGEST &&
+        shared_max >= sizeof(row_memory<ROW_LONGEST, true>)) {
+        plan.rows *= 16;
+        sixteens--;
+    }
+    for (; sixteens > 0; sixteens -= 2) plan.columns[plan.count++] = sixteens > 1 ? 256 : 16;
+    return plan;
+}
 
-    __device__ __forceinline__ pass_place(const plane &in, int64_t n, int R) {
-        const int64_t at = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
-        const int64_t line = at / in.width;
-        d = at % in.width;
-        l = line % (n / R);
-        row = line / (n / R) % (in.N / n) * n + l;
-        b = line / (in.N / R);
+/* ---- one pass ---- */
+
+struct passes {
+    const ls_run *run;
+    const char *what;
+    pass_plan plan;
+
+    template <typename... Wanted, typename... Given>
+    void launch(void (*kernel)(Wanted...), int64_t blocks, int threads, size_t bytes,
+                const Given &...given) const {
+        const cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+        ls_cuda_note(ls_cuda_of(run), error, what);
+        kernel<<<(unsigned)blocks, threads, bytes, ls_cuda_of(run)->stream>>>(given...);
+        ls_cuda_launched(run, what);
     }
 };
 
-template <int R, typename T>
-static __device__ __forceinline__ void pass_take(const series<const T> &from, const pass_place &own,
-                                                 int64_t apart, float2 (&v)[R]) {
-#pragma unroll
-    for (int k = 0; k < R; k++) {
-        const int64_t time = own.row + k * apart;
-        const float value = from.has(time, own.d) ? ls_cuda_wide(*from.at(own.b, time, own.d)) : 0;
-        v[k] = scaled(value, sixty_fourth(k * (16 / R)));
+static column_cut cut_of(int C, int64_t N, int64_t n, int by_channels) {
+    const int64_t columns = BLOCK_VALUES / C >> by_channels;
+    return {n,
+            by_channels,
+            bits_under(n / C / columns),
+            bits_under(N / n),
+            (unsigned)(4 * n - 1),
+            0.5f / (float)n};
+}
+/* What goes through a pass together: series to planes, planes to planes or to where they go. */
+template <typename In, typename Out> struct operands {
+    int count;
+    In in[column_work<In, Out>::MOST];
+    Out out[column_work<In, Out>::MOST];
+    int64_t sequences[column_work<In, Out>::MOST];
+
+    void add(const In &from, const Out &to, int64_t some) {
+        in[count] = from;
+        out[count] = to;
+        sequences[count++] = some;
     }
+};
+static const planes &planes_of(const planes &one, const planes &) {
+    return one;
 }
-template <int R>
-static __device__ __forceinline__ void pass_take(const plane &from, const pass_place &own,
-                                                 int64_t apart, float2 (&v)[R]) {
-#pragma unroll
-    for (int k = 0; k < R; k++) v[k] = *from.at(own.b, own.row + k * apart, own.d);
+template <typename E> static const planes &planes_of(const series<E> &, const planes &one) {
+    return one;
 }
-template <int R, typename T>
-static __device__ __forceinline__ void pass_put(const real_target<T> &to, const pass_place &own,
-                                                int64_t apart, const float2 (&v)[R]) {
-#pragma unroll
-    for (int k = 0; k < R; k++) {
-        const float2 weight = sixty_fourth(k * (16 / R));
-        to.put(own.b, own.row + k * apart, own.d, v[k].x * weight.x + v[k].y * weight.y);
+template <typename E> static const planes &planes_of(const planes &one, const real_target<E> &) {
+    return one;
+}
+static int bits_between(const planes &, const planes &) {
+    return 0;
+}
+template <typename E> static int bits_between(const series<E> &all, const planes &) {
+    return all.by_channel == 1 ? CHANNEL_BITS : 0;
+}
+template <typename E> static int bits_between(const planes &, const real_target<E> &all) {
+    return bits_between(all.to, planes{});
+}
+
+/* The pass of columns of C over parts of n values: `by_16` or `by_256`. */
+template <typename In, typename Out>
+static void pass_columns(const passes &p, int C, const operands<In, Out> &all, int64_t n,
+                         void (*by_16)(column_work<In, Out>),
+                         void (*by_256)(column_work<In, Out>)) {
+    column_work<In, Out> work = {};
+    int64_t blocks = 0;
+    for (int i = 0; i < all.count; i++) {
+        const planes &at = planes_of(all.in[i], all.out[i]);
+        const int64_t own = all.sequences[i] * at.channels * at.N / BLOCK_VALUES;
+        work.in[i] = all.in[i];
+        work.out[i] = all.out[i];
+        work.cut[i] = cut_of(C, at.N, n, bits_between(all.in[i], all.out[i]));
+        work.blocks[i] = (unsigned)own;
+        blocks += own;
     }
-}
-template <int R>
-static __device__ __forceinline__ void pass_put(const plane &to, const pass_place &own,
-                                                int64_t apart, const float2 (&v)[R]) {
-#pragma unroll
-    for (int k = 0; k < R; k++) *to.at(own.b, own.row + k * apart, own.d) = v[k];
-}
-
-template <int R, bool WEIGHTED, typename In>
-static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    pass_forward(const In in, const plane out, int64_t n, int64_t sequences) {
-    const pass_place own(out, n, R);
-    if (own.b >= sequences) return;
-    float2 v[R];
-    pass_take(in, own, n / R, v);
-    transform<R, -1>(v);
-#pragma unroll
-    for (int q = 0; q < R; q++) v[q] = conjugate_times(pass_turn<WEIGHTED>(q, own.l, n), v[q]);
-    pass_put(out, own, n / R, v);
-}
-template <int R, bool WEIGHTED, typename Out>
-static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    pass_back(const plane in, const Out out, int64_t n, int64_t sequences) {
-    const pass_place own(in, n, R);
-    if (own.b >= sequences) return;
-    float2 v[R];
-    pass_take(in, own, n / R, v);
-#pragma unroll
-    for (int q = 0; q < R; q++) v[q] = times(pass_turn<WEIGHTED>(q, own.l, n), v[q]);
-    transform<R, 1>(v);
-    pass_put(out, own, n / R, v);
-}
-
-/* ---- on the host ---- */
-
-static int radix_of(const ls_conv_passes &passes, int64_t n) {
-    return (int)ls_min(16, n / passes.whole);
-}
-static unsigned pass_blocks(const plane &at, int R, int64_t sequences) {
-    return (unsigned)ls_ceil_div(sequences * at.N / R * at.width, LS_CUDA_THREADS);
-}
-
-template <bool WEIGHTED, typename In>
-static void pass_there(const ls_conv_passes &passes, const In &in, const plane &out, int64_t n,
-                       int64_t sequences) {
-    const int R = radix_of(passes, n);
-    const unsigned blocks = pass_blocks(out, R, sequences);
-    void (*kernel)(In, plane, int64_t, int64_t) = R == 2   ? pass_forward<2, WEIGHTED, In>
-                                                  : R == 4 ? pass_forward<4, WEIGHTED, In>
-                                                  : R == 8 ? pass_forward<8, WEIGHTED, In>
-                                                           : pass_forward<16, WEIGHTED, In>;
-    kernel<<<blocks, LS_CUDA_THREADS, 0, ls_cuda_of(passes.run)->stream>>>(in, out, n, sequences);
-    ls_cuda_launched(passes.run, passes.what);
-}
-template <bool WEIGHTED, typename Out>
-static void pass_home(const ls_conv_passes &passes, const plane &in, const Out &out, int64_t n,
-                      int64_t sequences) {
-    const int R = radix_of(passes, n);
-    const unsigned blocks = pass_blocks(in, R, sequences);
-    void (*kernel)(plane, Out, int64_t, int64_t) = R == 2   ? pass_back<2, WEIGHTED, Out>
-                                                   : R == 4 ? pass_back<4, WEIGHTED, Out>
-                                                   : R == 8 ? pass_back<8, WEIGHTED, Out>
-                                                            : pass_back<16, WEIGHTED, Out>;
-    kernel<<<blocks, LS_CUDA_THREADS, 0, ls_cuda_of(passes.run)->stream>>>(in, out, n, sequences);
-    ls_cuda_launched(passes.run, passes.what);
+    if (C == 16)
+        p.launch(by_16, blocks, COLUMN_THREADS, sizeof(column_memory<16>), work);
+    else
+        p.launch(by_256, blocks, COLUMN_THREADS, sizeof(column_memory<256>), work);
 }
 
 template <typename T>
-void ls_conv_to_parts(const ls_conv_passes &passes, const series<const T> &from, const plane &to,
-                      int64_t sequences) {
-    pass_there<true>(passes, from, to, to.N, sequences);
-    for (int64_t n = to.N / radix_of(passes, to.N); n > passes.whole; n /= radix_of(passes, n))
-        pass_there<false>(passes, to, to, n, sequences);
-}
-/* The passes that ls_conv_to_parts made, the last one first. */
-static void to_first_pass(const ls_conv_passes &passes, const plane &in, int64_t n,
-                          int64_t sequences) {
-    if (n <= passes.whole) return;
-    to_first_pass(passes, in, n / radix_of(passes, n), sequences);
-    pass_home<false>(passes, in, in, n, sequences);
+static void to_rows(const passes &p, const operands<series<const T>, planes> &all) {
+    typedef series<const T> In;
+    int64_t n = all.out[0].N;
+    pass_columns(p, p.plan.columns[0], all, n, columns_there<16, true, In>,
+                 columns_there<256, true, In>);
+    operands<planes, planes> inner = {};
+    for (int i = 0; i < all.count; i++) inner.add(all.out[i], all.out[i], all.sequences[i]);
+    for (int i = 1; i < p.plan.count; i++) {
+        n /= p.plan.columns[i - 1];
+        pass_columns(p, p.plan.columns[i], inner, n, columns_there<16, false, planes>,
+                     columns_there<256, false, planes>);
+    }
 }
 template <typename T>
-void ls_conv_from_parts(const ls_conv_passes &passes, const plane &from, const real_target<T> &to,
-                        int64_t sequences) {
-    to_first_pass(passes, from, from.N / radix_of(passes, from.N), sequences);
-    pass_home<true>(passes, from, to, from.N, sequences);
+static void from_rows(const passes &p, const operands<planes, real_target<T>> &all) {
+    typedef real_target<T> Out;
+    int64_t n = p.plan.rows;
+    operands<planes, planes> inner = {};
+    for (int i = 0; i < all.count; i++) inner.add(all.in[i], all.in[i], all.sequences[i]);
+    for (int i = p.plan.count - 1; i > 0; i--) {
+        n *= p.plan.columns[i];
+        pass_columns(p, p.plan.columns[i], inner, n, columns_back<16, false, planes>,
+                     columns_back<256, false, planes>);
+    }
+    pass_columns(p, p.plan.columns[0], all, all.in[0].N, columns_back<16, true, Out>,
+                 columns_back<256, true, Out>);
 }
 
-template void ls_conv_to_parts(const ls_conv_passes &, const series<const float> &, const plane &,
-                               int64_t);
-template void ls_conv_to_parts(const ls_conv_passes &, const series<const ls_cuda_bf16> &,
-                               const plane &, int64_t);
-template void ls_conv_from_parts(const ls_conv_passes &, const plane &, const real_target<float> &,
-                                 int64_t);
-template void ls_conv_from_parts(const ls_conv_passes &, const plane &,
-                                 const real_target<ls_cuda_bf16> &, int64_t);
+/* Kernels are f32: they go along with sequences that are, and alone otherwise. */
+static void add_kernels(const passes &, operands<series<const float>, planes> &all,
+                        const series<const float> &k, const planes &to) {
+    all.add(k, to, 1);
+}
+static void add_kernels(const passes &p, operands<series<const ls_cuda_bf16>, planes> &,
+                        const series<const float> &k, const planes &to) {
+    operands<series<const float>, planes> alone = {};
+    alone.add(k, to, 1);
+    to_rows(p, alone);
+}
+static void add_sums(const passes &, operands<planes, real_target<float>> &all, const planes &from,
+                     const real_target<float> &to) {
+    all.add(from, to, 1);
+}
+static void add_sums(const passes &p, operands<planes, real_target<ls_cuda_bf16>> &,
+                     const planes &from, const real_target<float> &to) {
+    operands<planes, real_target<float>> alone = {};
+    alone.add(from, to, 1);
+    from_rows(p, alone);
+}
+
+template <int R> static void launch_rows(const passes &p, const row_work &w) {
+    const int64_t blocks = w.rows / row_sizes<R>::ROWS;
+    if (w.sums != NULL)
+        p.launch(rows_through<R, true>, blocks, row_sizes<R>::THREADS, sizeof(row_memory<R, true>),
+                 w);
+    else
+        p.launch(rows_through<R, false>, blocks, row_sizes<R>::THREADS,
+                 sizeof(row_memory<R, false>), w);
+}
+static void through_rows(const passes &p, const row_work &w) {
+    const int64_t R = p.plan.rows;
+    void (*launch)(const passes &, const row_work &) = R == 256    ? launch_rows<256>
+                                                       : R == 512  ? launch_rows<512>
+                                                       : R == 1024 ? launch_rows<1024>
+                                                       : R == 2048 ? launch_rows<2048>
+                                                                   : launch_rows<ROW_LONGEST>;
+    launch(p, w);
+}
+
+/* ---- all of it ---- */
+
+template <typename T>
+void ls_conv_by_passes(const ls_run *run, const char *what, const ls_conv_slab &slab,
+                       const ls_conv_job<T> &job) {
+    const passes p = {run, what, plan_of(slab.N, ls_cuda_of(run)->shared_max)};
+    const bool product = job.y.data != NULL, summed = job.sums.asked();
+    if (!product && !summed) return;
+    if (slab.N > MOST) {
+        ls_cuda_note_text(ls_cuda_of(run), what, "more than 2^30 values");
+        return;
+    }
+    const int64_t one = slab.N * slab.channels;
+    const planes kernels = {(float2 *)run->workspace, slab.N, slab.channels};
+    const planes x = {kernels.data + one, slab.N, slab.channels};
+    const planes others = {x.data + slab.sequences * one, slab.N, slab.channels};
+    planes sums = kernels;
+    if (slab.sums_apart) sums.data = others.data + slab.sequences * one;
+    row_work w = {};
+    w.sequences = x.data;
+    w.kernels = product ? kernels.data : NULL;
+    w.others = others.data;
+    w.sums = summed ? sums.data : NULL;
+    w.rows = one / p.plan.rows;
+    w.by_channel = slab.N / p.plan.rows;
+    w.scale = 1.0f / (float)slab.N;
+    w.conjugate = job.conjugate;
+    for (int64_t d = 0; d < job.x.D; d += slab.channels) {
+        w.skip = job.skip == NULL ? NULL : job.skip + d;
+        w.D = job.x.D - d;
+        for (int64_t b = 0; b < job.B; b += slab.sequences) {
+            w.count = (int)ls_min(slab.sequences, job.B - b);
+            w.first = b == 0;
+            w.last = b + w.count == job.B;
+            operands<series<const T>, planes> in = {};
+            if (product && w.first) add_kernels(p, in, slab_of(job.k, 0, d), kernels);
+            in.add(slab_of(job.x, b, d), x, w.count);
+            if (summed) in.add(slab_of(job.other, b, d), others, w.count);
+            to_rows(p, in);
+            through_rows(p, w);
+            operands<planes, real_target<T>> out = {};
+            if (product) out.add(x, {slab_of(job.y, b, d), NULL}, w.count);
+            if (summed && w.last) add_sums(p, out, sums, slab_of(job.sums, 0, d));
+            if (out.count > 0) from_rows(p, out);
+        }
+    }
+}
+
+template void ls_conv_by_passes(const ls_run *, const char *, const ls_conv_slab &,
+                                const ls_conv_job<float> &);
+template void ls_conv_by_passes(const ls_run *, const char *, const ls_conv_slab &,
+                                const ls_conv_job<ls_cuda_bf16> &);
