@@ -1,0 +1,214 @@
+/* What the kernels of the selective scan for 16 states share: tiles of tokens of 128 channels.
+ *
+ * A block has one sequence and 128 channels. A thread has a square of some channels and four states
+ * in its registers: lanes q = lane % 4 share the channels and divide the states, lanes lane / 4 the
+ * other way round. Sums over states and over channels leave a thread in part, through shared
+ * memory: whoever needs them adds up the parts, in the order of their places.
+ *
+ * What depends on a token and a channel only (step sizes, gates, results) is done for a tile by
+ * threads that have four channels of a row each, a warp a row. Their operands come while the tile
+ * before is walked through. Tokens and channels past the end have steps and gradients of 0, which
+ * change nothing. */
+#ifndef LS_TENSOR_CUDA_SCAN_TILES_H
+#define LS_TENSOR_CUDA_SCAN_TILES_H
+
+#include "tensor/op/selective_scan/selective_scan.cuh"
+
+enum {
+    STATES = 16,
+    SHARERS = 4, /* lanes that divide the states of the same channels */
+    EACH = STATES / SHARERS,
+    WARP = 32,
+    CHANNELS = 128,
+    FOUR = CHANNELS / WARP, /* channels of a lane where a warp has a row */
+    PADDED = CHANNELS + 8,  /* so that the parts of four sharers lie in banks of their own */
+    BLOCKS_PER_PROCESSOR = 3
+};
+
+/* Where a block and a thread work. */
+struct place {
+    int64_t b;
+    int64_t begin, end; /* tokens of its strip */
+    int group, e0;      /* group of channels, and its first */
+    int first, q;       /* of the square: channel in the block, and which four states */
+    bool exists;        /* the square's channels (all or none) */
+    int row, c, e;      /* as one of a warp that has a row: which, and its first channel */
+};
+
+/* K: channels of a square. */
+template <int K, typename T>
+static __device__ __forceinline__ place place_of(const ls_cuda_scan<T> &job) {
+    place at;
+    at.b = blockIdx.x / (unsigned)job.groups;
+    at.begin = (int64_t)blockIdx.y * job.strip_rows;
+    at.end = at.begin + job.strip_rows < job.length ? at.begin + job.strip_rows : job.length;
+    at.group = (int)(blockIdx.x % (unsigned)job.groups);
+    at.e0 = at.group * CHANNELS;
+    at.first = (int)threadIdx.x / SHARERS * K;
+    at.q = (int)threadIdx.x % SHARERS;
+    at.exists = at.e0 + at.first < job.E;
+    at.row = (int)threadIdx.x / WARP;
+    at.c = (int)threadIdx.x % WARP * FOUR;
+    at.e = at.e0 + at.c;
+    return at;
+}
+
+static __device__ __forceinline__ int ls_cuda_least(int64_t a, int b) {
+    return a < b ? (int)a : b;
+}
+
+template <int K> struct square {
+    float at[K][EACH]; /* [channel][state] */
+};
+
+/* A strip's part of what lies [strips][batch][...]. */
+template <typename T>
+static __device__ __forceinline__ int64_t strip_row(const ls_cuda_scan<T> &job, const place &at) {
+    return (int64_t)blockIdx.y * job.batch + at.b;
+}
+
+/* Between registers and rows [E][16]. */
+template <int K>
+static __device__ __forceinline__ void load_square(const place &at, const float *rows,
+                                                   square<K> &to) {
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        float zero[EACH] = {};
+        if (at.exists)
+            ls_cuda_load<EACH>(rows + (at.e0 + at.first + k) * STATES + at.q * EACH, to.at[k]);
+        else
+            memcpy(to.at[k], zero, sizeof zero);
+    }
+}
+template <int K>
+static __device__ __forceinline__ void store_square(const place &at, float *rows,
+                                                    const square<K> &from) {
+    if (!at.exists) return;
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        ls_cuda_store<EACH>(rows + (at.e0 + at.first + k) * STATES + at.q * EACH, from.at[k]);
+}
+
+template <int K>
+static __device__ __forceinline__ void load_rates(const place &at, const float *A_log,
+                                                  square<K> &rate) {
+    load_square(at, A_log, rate);
+#pragma unroll
+    for (int k = 0; k < K; k++)
+#pragma unroll
+        for (int i = 0; i < EACH; i++) rate.at[k][i] = ls_scan_rate(rate.at[k][i]);
+}
+
+/* ---- operands of a tile ---- */
+
+/* Four elements to shared memory, while the thread goes on; zeros where there are none. */
+template <typename T>
+static __device__ __forceinline__ void bring(T *to, const T *from, bool some) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "n"(FOUR * sizeof(T)),
+                   "r"(some ? (int)(FOUR * sizeof(T)) : 0)
+                 : "memory");
+}
+static __device__ __forceinline__ void bring_end(void) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/* What this thread has asked for is there. */
+static __device__ __forceinline__ void bring_wait(void) {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+template <typename T>
+static __device__ __forceinline__ void wide_four(const T *from, float (&to)[FOUR]) {
+    const T *const at = from;
+    if (sizeof(T) == sizeof(float)) {
+        ls_cuda_load<FOUR>((const float *)at, to);
+    } else {
+        const uint2 two = *(const uint2 *)at;
+        const float2 low = ls_cuda_wide_two(two.x), high = ls_cuda_wide_two(two.y);
+        to[0] = low.x, to[1] = low.y, to[2] = high.x, to[3] = high.y;
+    }
+}
+static __device__ __forceinline__ void store_four(float *to, const float (&from)[FOUR]) {
+    ls_cuda_store<FOUR>(to, from);
+}
+static __device__ __forceinline__ void store_four(ls_cuda_bf16 *to, const float (&from)[FOUR]) {
+    *(uint2 *)to =
+        make_uint2(ls_cuda_narrow_two(from[0], from[1]), ls_cuda_narrow_two(from[2], from[3]));
+}
+
+/* Four values of a parameter; 0 where there is none. */
+static __device__ __forceinline__ void parameter(const float *values, int e, bool exists,
+                                                 float (&to)[FOUR]) {
+    float zero[FOUR] = {};
+    memcpy(to, zero, sizeof zero);
+    if (exists && values != NULL) ls_cuda_load<FOUR>(values + e, to);
+}
+
+/* Rows of B and C on their way to shared memory: a thread has one column of some rows. */
+template <int ROWS, int THREADS> struct rows_BC {
+    enum { APART = THREADS / (2 * STATES), COUNT = ROWS / APART };
+    float value[COUNT];
+
+    template <typename T>
+    __device__ __forceinline__ void take(const ls_cuda_scan<T> &job, int64_t row, int count) {
+        const int n = (int)threadIdx.x % (2 * STATES), first = (int)threadIdx.x / (2 * STATES);
+        const bool is_B = n < STATES;
+        const int64_t stride = is_B ? job.B.stride : job.C.stride;
+        const T *from = (is_B ? job.B.data : job.C.data - STATES) + (row + first) * stride + n;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            value[i] = 0;
+            if (first + i * APART < count) value[i] = ls_cuda_wide(from[i * APART * stride]);
+        }
+    }
+    __device__ __forceinline__ void put(float (*BC)[2 * STATES]) const {
+        const int n = (int)threadIdx.x % (2 * STATES), first = (int)threadIdx.x / (2 * STATES);
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) BC[first + i * APART][n] = value[i];
+    }
+};
+
+/* ---- one token ---- */
+
+template <int K>
+static __device__ __forceinline__ void advance(const square<K> &rate, const float *step_row,
+                                               const float *moved_row, const float *B_row,
+                                               square<K> &h) {
+    float step[K], moved[K], B[EACH];
+    ls_cuda_load<K>(step_row, step);
+    ls_cuda_load<K>(moved_row, moved);
+    ls_cuda_load<EACH>(B_row, B);
+#pragma unroll
+    for (int k = 0; k < K; k++)
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            h.at[k][i] = ls_scan_exp2(step[k] * rate.at[k][i]) * h.at[k][i] + moved[k] * B[i];
+}
+
+/* What the thread's states add to the outputs of its channels. */
+template <int K>
+static __device__ __forceinline__ void outputs(const square<K> &h, const float *C_row,
+                                               float (&out)[K]) {
+    float C[EACH];
+    ls_cuda_load<EACH>(C_row, C);
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        out[k] = h.at[k][0] * C[0];
+#pragma unroll
+        for (int i = 1; i < EACH; i++) out[k] += h.at[k][i] * C[i];
+    }
+}
+
+/* Sums over the states of four channels from c on. */
+static __device__ __forceinline__ void sum_of_states(const float (*parts)[PADDED], int c,
+                                                     float (&sum)[FOUR]) {
+    float part[SHARERS][FOUR];
+#pragma unroll
+    for (int q = 0; q < SHARERS; q++) ls_cuda_load<FOUR>(&parts[q][c], part[q]);
+#pragma unroll
+    for (int j = 0; j < FOUR; j++)
+        sum[j] = (part[0][j] + part[1][j]) + (part[2][j] + part[3][j]);
+}
+
+#endif

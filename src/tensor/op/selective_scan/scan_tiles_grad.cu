@@ -1,0 +1,502 @@
+/* The gradients of the selective scan for 16 states in tiles; see scan_tiles.cuh.
+ *
+ * Chunks from the last to the first. A chunk's states are walked through once from the one that was
+ * kept, leaving one at every tile's beginning in the workspace; then its tiles from the last to the
+ * first, each forward and back again, with the states of its four tokens in registers. */
+#include "tensor/op/selective_scan/scan_tiles.cuh"
+
+#ifndef SCAN_STATES_SHARED
+#define SCAN_STATES_SHARED true
+#endif
+#ifndef SCAN_CHANNELS_SHARED
+#define SCAN_CHANNELS_SHARED true
+#endif
+
+enum {
+    SQUARE = 4, /* channels of a thread */
+    THREADS = CHANNELS / SQUARE * SHARERS,
+    WARPS = THREADS / WARP,
+    TILE = WARPS, /* a warp a row */
+    LINES = THREADS / SHARERS,
+    TILES_OF_CHUNK = LS_SCAN_CHUNK / TILE,
+    AGAIN = 16, /* tokens that are prepared at once on the first way through a chunk */
+    FLOATS_OF_STATE = CHANNELS * STATES
+};
+typedef square<SQUARE> own_square;
+
+enum { OUT, ALONG_A, ALONG_B, SUMS };
+
+template <typename T> struct backward_tile {
+    float step[TILE][CHANNELS], moved[TILE][CHANNELS]; /* moved: step * u */
+    float dy[TILE][CHANNELS];                          /* behind the gate */
+    float BC[TILE][2 * STATES];
+    /* cells that only the thread uses that prepares and finishes them */
+    float u[TILE][CHANNELS], slope[TILE][CHANNELS];
+    float open[TILE][CHANNELS]; /* the gradient of z but for the output before the gate */
+    float dD[TILE][CHANNELS], dbias[TILE][CHANNELS]; /* over all tiles */
+    struct {
+        T u[TILE][CHANNELS], delta[TILE][CHANNELS], dy[TILE][CHANNELS], z[TILE][CHANNELS];
+    } raw;
+    union {
+        struct {
+            float sums[SUMS][TILE][SHARERS][PADDED]; /* over states: parts */
+            /* over a thread's channels, of B and of C; odd lines begin with C, so that what a warp
+             * writes at once lies in banks of its own */
+            float dBC[TILE][LINES][2 * STATES];
+        };
+        struct {
+            float step[AGAIN][CHANNELS], moved[AGAIN][CHANNELS], BC[AGAIN][2 * STATES];
+            struct {
+                T u[AGAIN][CHANNELS], delta[AGAIN][CHANNELS];
+            } raw;
+        } again;
+    };
+};
+
+/* A thread's square between registers and a place of the block's own, side by side. */
+static __device__ __forceinline__ void leave(float *slot, const own_square &h) {
+#pragma unroll
+    for (int k = 0; k < SQUARE; k++)
+        ls_cuda_store<EACH>(slot + (k * THREADS + (int)threadIdx.x) * EACH, h.at[k]);
+}
+static __device__ __forceinline__ void fetch(const float *slot, own_square &h) {
+#pragma unroll
+    for (int k = 0; k < SQUARE; k++)
+        ls_cuda_load<EACH>(slot + (k * THREADS + (int)threadIdx.x) * EACH, h.at[k]);
+}
+
+/* ---- what is done by channels ---- */
+
+template <typename T, bool GATED> struct backward_rows {
+    const ls_cuda_scan<T> &job;
+    const place at;
+    backward_tile<T> &tile;
+    rows_BC<TILE, THREADS> BC;
+
+    /* Asks for `count` tokens from `row` on. */
+    __device__ __forceinline__ void ask(int64_t row, int count) {
+        const int t = at.row;
+        const bool exists = t < count && at.e < job.E;
+        const int64_t from = exists ? row + t : 0;
+        const int e = exists ? at.e : 0;
+        bring(&tile.raw.u[t][at.c], job.u.at(from) + e, exists);
+        bring(&tile.raw.delta[t][at.c], job.delta.at(from) + e, exists);
+        bring(&tile.raw.dy[t][at.c], job.dy.at(from) + e, exists);
+        if (GATED) bring(&tile.raw.z[t][at.c], job.z.at(from) + e, exists);
+        bring_end();
+        BC.take(job, row, count);
+    }
+
+    /* Of what has come; `count` tokens of it exist. */
+    __device__ __forceinline__ void prepare(int count) {
+        const int t = at.row, c = at.c;
+        const bool exists = t < count && at.e < job.E;
+        float step[FOUR], u[FOUR], bias[FOUR], slope[FOUR], dy[FOUR], z[FOUR];
+        bring_wait();
+        BC.put(tile.BC);
+        wide_four(&tile.raw.delta[t][c], step);
+        wide_four(&tile.raw.u[t][c], u);
+        wide_four(&tile.raw.dy[t][c], dy);
+        parameter(job.bias, at.e, exists, bias);
+#pragma unroll
+        for (int j = 0; j < FOUR; j++) {
+            step[j] = ls_scan_step(job, step[j] + bias[j], &slope[j]);
+            if (!exists) step[j] = 0;
+        }
+        store_four(&tile.step[t][c], step);
+        store_four(&tile.slope[t][c], slope);
+        store_four(&tile.u[t][c], u);
+#pragma unroll
+        for (int j = 0; j < FOUR; j++) u[j] *= step[j];
+        store_four(&tile.moved[t][c], u);
+        if (GATED) {
+            wide_four(&tile.raw.z[t][c], z);
+#pragma unroll
+            for (int j = 0; j < FOUR; j++) {
+                const float open = ls_scan_sigmoid(z[j]), sent = dy[j] * open;
+                dy[j] = sent * z[j];
+                z[j] = sent * (1.0f + z[j] * (1.0f - open));
+            }
+            store_four(&tile.open[t][c], z);
+        }
+        store_four(&tile.dy[t][c], dy);
+    }
+
+    /* The gradients of a tile that was walked through go to memory. */
+    __device__ __forceinline__ void finish(int64_t row, int count) {
+        const int t = at.row, c = at.c;
+        if (t >= count) return;
+        send_BC(row + t);
+        if (at.e >= job.E) return;
+        float along_A[FOUR], along_B[FOUR], step[FOUR], u[FOUR], dy[FOUR], D[FOUR], slope[FOUR];
+        float du[FOUR], ddelta[FOUR];
+        ls_cuda_load<FOUR>(&tile.u[t][c], u);
+        ls_cuda_load<FOUR>(&tile.dy[t][c], dy);
+        parameter(job.D, at.e, true, D);
+        if (job.dz.data != NULL) {
+            float out[FOUR], open[FOUR];
+            sum_of_states(tile.sums[OUT][t], c, out);
+            ls_cuda_load<FOUR>(&tile.open[t][c], open);
+#pragma unroll
+            for (int j = 0; j < FOUR; j++) open[j] *= out[j] + D[j] * u[j];
+            store_four(job.dz.at(row + t) + at.e, open);
+        }
+        sum_of_states(tile.sums[ALONG_B][t], c, along_B);
+        ls_cuda_load<FOUR>(&tile.step[t][c], step);
+#pragma unroll
+        for (int j = 0; j < FOUR; j++) du[j] = D[j] * dy[j] + step[j] * along_B[j];
+        store_four(job.du.at(row + t) + at.e, du);
+        sum_of_states(tile.sums[ALONG_A][t], c, along_A);
+        ls_cuda_load<FOUR>(&tile.slope[t][c], slope);
+#pragma unroll
+        for (int j = 0; j < FOUR; j++)
+            ddelta[j] = (u[j] * along_B[j] + LS_SCAN_LN_2 * along_A[j]) * slope[j];
+        store_four(job.ddelta.at(row + t) + at.e, ddelta);
+        float dD[FOUR], dbias[FOUR];
+        ls_cuda_load<FOUR>(&tile.dD[t][c], dD);
+        ls_cuda_load<FOUR>(&tile.dbias[t][c], dbias);
+#pragma unroll
+        for (int j = 0; j < FOUR; j++) dD[j] += dy[j] * u[j], dbias[j] += ddelta[j];
+        store_four(&tile.dD[t][c], dD);
+        store_four(&tile.dbias[t][c], dbias);
+    }
+
+    /* The block's sums for B and C of its warp's token: a lane has one of them. */
+    __device__ __forceinline__ void send_BC(int64_t row) const {
+        enum { CHAINS = 4 };
+        const int n = (int)threadIdx.x % WARP;
+        const float(*const dBC)[2 * STATES] = tile.dBC[at.row];
+        float sum[CHAINS] = {};
+        if (SCAN_CHANNELS_SHARED) {
+#pragma unroll
+            for (int line = 0; line < LINES; line++)
+                sum[line % CHAINS] += dBC[line][line % 2 == 0 ? n : n ^ STATES];
+        } else {
+#pragma unroll
+            for (int line = 0; line < WARPS; line++) sum[line] = dBC[line][n];
+        }
+        const int64_t of = (int64_t)at.group * 2 + n / STATES;
+        job.sums_BC[(of * job.batch * job.length + row) * STATES + n % STATES] =
+            (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    }
+
+    /* The sums over time of a channel. */
+    __device__ __forceinline__ void add_up(int64_t piece) const {
+        const int own = (int)threadIdx.x, e = at.e0 + own;
+        if (e >= job.E) return;
+        float dD = 0, dbias = 0;
+#pragma unroll
+        for (int t = 0; t < TILE; t++) dD += tile.dD[t][own], dbias += tile.dbias[t][own];
+        job.sums_D[piece * job.E + e] = dD;
+        job.sums_bias[piece * job.E + e] = dbias;
+    }
+};
+
+/* ---- the first way through a chunk ---- */
+
+template <typename T> struct again_rows {
+    enum { PASSES = AGAIN / WARPS };
+    const ls_cuda_scan<T> &job;
+    const place &at;
+    backward_tile<T> &tile;
+    rows_BC<AGAIN, THREADS> BC;
+
+    __device__ __forceinline__ void ask(int64_t row, int count) {
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++) {
+            const int t = at.row + pass * WARPS;
+            const bool exists = t < count && at.e < job.E;
+            const int64_t from = exists ? row + t : 0;
+            const int e = exists ? at.e : 0;
+            bring(&tile.again.raw.u[t][at.c], job.u.at(from) + e, exists);
+            bring(&tile.again.raw.delta[t][at.c], job.delta.at(from) + e, exists);
+        }
+        bring_end();
+        BC.take(job, row, count);
+    }
+    __device__ __forceinline__ void prepare(void) {
+        float bias[FOUR];
+        bring_wait();
+        BC.put(tile.again.BC);
+        parameter(job.bias, at.e, at.e < job.E, bias);
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++) {
+            const int t = at.row + pass * WARPS;
+            float step[FOUR], moved[FOUR], slope;
+            wide_four(&tile.again.raw.delta[t][at.c], step);
+            wide_four(&tile.again.raw.u[t][at.c], moved);
+#pragma unroll
+            for (int j = 0; j < FOUR; j++) {
+                step[j] = ls_scan_step(job, step[j] + bias[j], &slope);
+                moved[j] *= step[j];
+            }
+            store_four(&tile.again.step[t][at.c], step);
+            store_four(&tile.again.moved[t][at.c], moved);
+        }
+    }
+};
+
+/* Leaves the states before each of `tiles` tiles from `row` on; h is that before the first. */
+template <typename T>
+static __device__ __forceinline__ void walk_again(const ls_cuda_scan<T> &job, const place &at,
+                                                  const own_square &rate, int64_t row, int tiles,
+                                                  backward_tile<T> &tile, own_square &h,
+                                                  float *slots) {
+    again_rows<T> rows = {job, at, tile, {}};
+    const int count = (tiles - 1) * TILE; /* nobody needs the state after the last tile */
+    leave(slots, h);
+    if (count > 0) rows.ask(row, count);
+    for (int begin = 0; begin < count; begin += AGAIN) {
+        const int here = ls_cuda_least(count - begin, AGAIN);
+        rows.prepare();
+        __syncthreads();
+        if (begin + AGAIN < count) rows.ask(row + begin + AGAIN, count - begin - AGAIN);
+        for (int t0 = 0; t0 < here; t0 += TILE) {
+#pragma unroll
+            for (int t = t0; t < t0 + TILE; t++)
+                advance(rate, &tile.again.step[t][at.first], &tile.again.moved[t][at.first],
+                        &tile.again.BC[t][at.q * EACH], h);
+            leave(slots + ((begin + t0) / TILE + 1) * FLOATS_OF_STATE, h);
+        }
+        __syncthreads();
+    }
+}
+
+/* ---- a tile forward and back ---- */
+
+/* What a thread carries from tile to tile: the gradient of its states that comes from later tokens,
+ * and the sums of that of their rates over time. */
+struct carried {
+    own_square later, dA;
+};
+
+/* The first half of `values` plus what the lane `apart` away has of it, or the second half where
+ * `high`: each lane ends with half as many sums. */
+template <int COUNT>
+static __device__ __forceinline__ void halve(float (&values)[COUNT], int count, int apart,
+                                             bool high) {
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; i++)
+        if (i < count / 2) {
+            float low_one = values[i], high_one = values[i + count / 2];
+            values[i] = (high ? high_one : low_one) +
+                        __shfl_xor_sync(0xffffffffu, high ? low_one : high_one, apart);
+        }
+}
+
+template <typename T>
+static __device__ __forceinline__ void put_states(const place &at, backward_tile<T> &tile, int sum,
+                                                  int t, float (&values)[SQUARE]) {
+    if (SCAN_STATES_SHARED) {
+        ls_cuda_store<SQUARE>(&tile.sums[sum][t][at.q][at.first], values);
+    } else {
+        const int lane = (int)threadIdx.x % WARP;
+        halve(values, 4, 2, (lane & 2) != 0);
+        halve(values, 2, 1, (lane & 1) != 0);
+        tile.sums[sum][t][0][threadIdx.x] = values[0];
+    }
+}
+
+template <typename T>
+static __device__ __forceinline__ void put_channels(const place &at, backward_tile<T> &tile, int t,
+                                                    float (&dB)[EACH], float (&dC)[EACH]) {
+    if (SCAN_CHANNELS_SHARED) {
+        const int line = (int)threadIdx.x / SHARERS;
+        float *const to = tile.dBC[t][line];
+        const int begin = line % 2 * STATES + at.q * EACH;
+        ls_cuda_store<EACH>(to + begin, dB);
+        ls_cuda_store<EACH>(to + (begin ^ STATES), dC);
+    } else {
+        const int lane = (int)threadIdx.x % WARP, c = lane / SHARERS;
+        float both[2 * EACH];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) both[i] = dB[i], both[EACH + i] = dC[i];
+        halve(both, 8, 16, (lane & 16) != 0);
+        halve(both, 4, 8, (lane & 8) != 0);
+        halve(both, 2, 4, (lane & 4) != 0);
+        tile.dBC[t][threadIdx.x / WARP][c / EACH * STATES + at.q * EACH + c % EACH] = both[0];
+    }
+}
+
+template <typename T>
+static __device__ __forceinline__ void back(const place &at, const own_square &rate, int t,
+                                            const own_square &before, const own_square &after,
+                                            carried &sums, backward_tile<T> &tile) {
+    float step[SQUARE], moved[SQUARE], dy[SQUARE], B[EACH], C[EACH];
+    float along_A[SQUARE] = {}, along_B[SQUARE] = {}, dB[EACH] = {}, dC[EACH] = {};
+    ls_cuda_load<SQUARE>(&tile.step[t][at.first], step);
+    ls_cuda_load<SQUARE>(&tile.moved[t][at.first], moved);
+    ls_cuda_load<SQUARE>(&tile.dy[t][at.first], dy);
+    ls_cuda_load<EACH>(&tile.BC[t][at.q * EACH], B);
+    ls_cuda_load<EACH>(&tile.BC[t][STATES + at.q * EACH], C);
+#pragma unroll
+    for (int k = 0; k < SQUARE; k++)
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const float decay = ls_scan_exp2(step[k] * rate.at[k][i]);
+            const float here = sums.later.at[k][i] + dy[k] * C[i], earlier = here * decay;
+            const float through = earlier * before.at[k][i];
+            sums.later.at[k][i] = earlier;
+            dB[i] += here * moved[k];
+            dC[i] += dy[k] * after.at[k][i];
+            along_B[k] += here * B[i];
+            along_A[k] += through * rate.at[k][i];
+            sums.dA.at[k][i] += step[k] * through;
+        }
+    put_states(at, tile, ALONG_A, t, along_A);
+    put_states(at, tile, ALONG_B, t, along_B);
+    put_channels(at, tile, t, dB, dC);
+}
+
+template <typename T, bool GATED>
+static __device__ __forceinline__ void there_and_back(const place &at, const own_square &rate,
+                                                      const own_square &h, carried &sums,
+                                                      backward_tile<T> &tile) {
+    own_square states[TILE + 1];
+    states[0] = h;
+#pragma unroll
+    for (int t = 0; t < TILE; t++) {
+        states[t + 1] = states[t];
+        advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first], &tile.BC[t][at.q * EACH],
+                states[t + 1]);
+        if (!GATED) continue;
+        float out[SQUARE];
+        outputs(states[t + 1], &tile.BC[t][STATES + at.q * EACH], out);
+        put_states(at, tile, OUT, t, out);
+    }
+#pragma unroll
+    for (int t = TILE - 1; t >= 0; t--)
+        back(at, rate, t, states[t], states[t + 1], sums, tile);
+}
+
+/* ---- kernels ---- */
+
+/* What the tokens of a strip add to the gradient of the state before it, and the sums of their
+ * steps. */
+template <typename T, bool GATED>
+static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
+    backward_states(const ls_cuda_scan<T> job) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    backward_tile<T> &tile = *(backward_tile<T> *)shared;
+    backward_rows<T, GATED> rows = {job, place_of<SQUARE>(job), tile, {}};
+    const place &at = rows.at;
+    own_square rate, later = {};
+    float steps[SQUARE] = {};
+    load_rates(at, job.A_log, rate);
+    const int64_t count = at.end - at.begin, first = at.b * job.length + at.begin;
+    int64_t begin = (count - 1) / TILE * TILE;
+    rows.ask(first + begin, (int)(count - begin));
+    for (; begin >= 0; begin -= TILE) {
+        rows.prepare(ls_cuda_least(count - begin, TILE));
+        __syncthreads();
+        if (begin > 0) rows.ask(first + begin - TILE, TILE);
+#pragma unroll
+        for (int t = TILE - 1; t >= 0; t--) { /* steps beyond the last token are 0 */
+            float step[SQUARE], dy[SQUARE], C[EACH];
+            ls_cuda_load<SQUARE>(&tile.step[t][at.first], step);
+            ls_cuda_load<SQUARE>(&tile.dy[t][at.first], dy);
+            ls_cuda_load<EACH>(&tile.BC[t][STATES + at.q * EACH], C);
+#pragma unroll
+            for (int k = 0; k < SQUARE; k++) {
+                steps[k] += step[k];
+#pragma unroll
+                for (int i = 0; i < EACH; i++)
+                    later.at[k][i] = (later.at[k][i] + dy[k] * C[i]) *
+                                     ls_scan_exp2(step[k] * rate.at[k][i]);
+            }
+        }
+        __syncthreads();
+    }
+    store_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, later);
+    if (at.q == 0 && at.exists)
+        ls_cuda_store<SQUARE>(job.strip_steps + strip_row(job, at) * job.E + at.e0 + at.first,
+                              steps);
+}
+
+template <typename T, bool GATED>
+static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
+    backward(const ls_cuda_scan<T> job) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    backward_tile<T> &tile = *(backward_tile<T> *)shared;
+    backward_rows<T, GATED> rows = {job, place_of<SQUARE>(job), tile, {}};
+    const place &at = rows.at;
+    const float nothing[FOUR] = {};
+    float *slots = job.states + ((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * TILES_OF_CHUNK *
+                                    FLOATS_OF_STATE;
+    own_square rate, h;
+    carried sums = {};
+    store_four(&tile.dD[at.row][at.c], nothing);
+    store_four(&tile.dbias[at.row][at.c], nothing);
+    load_rates(at, job.A_log, rate);
+    if (job.strips > 1)
+        load_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, sums.later);
+    else if (job.dafter != NULL)
+        load_square(at, job.dafter + at.b * job.E * STATES, sums.later);
+    for (int64_t chunk = (at.end - 1) / LS_SCAN_CHUNK; chunk * LS_SCAN_CHUNK >= at.begin; chunk--) {
+        const int64_t begin = chunk * LS_SCAN_CHUNK, row = at.b * job.length + begin;
+        const int count = ls_cuda_least(at.end - begin, LS_SCAN_CHUNK);
+        const int tiles = (count + TILE - 1) / TILE;
+        rows.ask(row + (tiles - 1) * TILE, count - (tiles - 1) * TILE);
+        load_square(at, job.starts + (at.b * job.chunks + chunk) * job.E * STATES, h);
+        walk_again(job, at, rate, row, tiles, tile, h, slots);
+        for (int i = tiles - 1; i >= 0; i--) {
+            const int here = ls_cuda_least(count - i * TILE, TILE);
+            fetch(slots + i * FLOATS_OF_STATE, h);
+            rows.prepare(here);
+            __syncthreads();
+            if (i > 0) rows.ask(row + (i - 1) * TILE, TILE);
+            there_and_back<T, GATED>(at, rate, h, sums, tile);
+            __syncthreads();
+            rows.finish(row + i * TILE, here);
+        }
+        __syncthreads(); /* the next chunk's first way uses the room of the sums */
+    }
+    if (job.dbefore != NULL && at.begin == 0)
+        store_square(at, job.dbefore + at.b * job.E * STATES, sums.later);
+#pragma unroll
+    for (int k = 0; k < SQUARE; k++)
+#pragma unroll
+        for (int i = 0; i < EACH; i++) sums.dA.at[k][i] *= rate.at[k][i] * LS_SCAN_LN_2;
+    const int64_t piece = at.b * job.strips + blockIdx.y;
+    store_square(at, job.sums_A + piece * job.E * STATES, sums.dA);
+    rows.add_up(piece);
+}
+
+/* ---- on the host ---- */
+
+ls_cuda_scan_room ls_cuda_scan_tiles_room(int64_t batch, int64_t length, int64_t E) {
+    const int64_t groups = ls_ceil_div(E, CHANNELS);
+    return (ls_cuda_scan_room){groups, ls_cuda_scan_strips(batch, length, E) * batch * groups *
+                                           TILES_OF_CHUNK * FLOATS_OF_STATE};
+}
+
+template <typename T, typename KERNEL>
+static void launch(const ls_run *run, const ls_cuda_scan<T> *job, KERNEL kernel) {
+    const dim3 blocks((unsigned)(job->batch * job->groups), (unsigned)job->strips);
+    const size_t bytes = sizeof(backward_tile<T>);
+    ls_cuda_note(
+        ls_cuda_of(run),
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+        "selective_scan_grad");
+    kernel<<<blocks, THREADS, bytes, ls_cuda_of(run)->stream>>>(*job);
+}
+
+template <typename T, bool GATED> static void grad(const ls_run *run, const ls_cuda_scan<T> *job) {
+    if (job->strips > 1) {
+        launch(run, job, backward_states<T, GATED>);
+        ls_cuda_scan_join(run, job, job->dafter, true);
+    }
+    launch(run, job, backward<T, GATED>);
+    ls_cuda_launched(run, "selective_scan_grad");
+}
+
+template <typename T> void ls_cuda_scan_tiles_grad(const ls_run *run, ls_cuda_scan<T> *job) {
+    ls_cuda_scan_cut(job);
+    if (job->z.data != NULL)
+        grad<T, true>(run, job);
+    else
+        grad<T, false>(run, job);
+}
+
+template void ls_cuda_scan_tiles_grad(const ls_run *, ls_cuda_scan<float> *);
+template void ls_cuda_scan_tiles_grad(const ls_run *, ls_cuda_scan<ls_cuda_bf16> *);
