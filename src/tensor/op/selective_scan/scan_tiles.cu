@@ -17,6 +17,7 @@ template <typename T> struct forward_tile {
     float step[TILE][CHANNELS], moved[TILE][CHANNELS]; /* moved: step * u */
     float BC[TILE][2 * STATES];
     float out[TILE][SHARERS][PADDED];
+    channel_parameters own;
     struct {
         T u[TILE][CHANNELS], delta[TILE][CHANNELS], z[TILE][CHANNELS];
     } raw[2]; /* of this tile and the next, which is on its way */
@@ -26,41 +27,55 @@ template <typename T, bool RESULTS> struct forward_walk {
     const ls_cuda_scan<T> &job;
     const place at;
     forward_tile<T> &tile;
-    rows_BC<TILE, THREADS> BC;
+    /* the thread's cells of the tile that is asked for next, and of the next results */
+    const T *u, *delta, *z;
+    T *y;
+    rows_BC<T, TILE, THREADS> BC;
 
-    __device__ __forceinline__ int row_of(int pass) const { return at.row + pass * (TILE / PASSES); }
+    __device__ __forceinline__ forward_walk(const ls_cuda_scan<T> &job, forward_tile<T> &tile)
+        : job(job), at(place_of<K>(job)), tile(tile) {
+        const int64_t row = at.b * job.length + at.begin;
+        u = job.u.at(row + at.row) + at.e;
+        delta = job.delta.at(row + at.row) + at.e;
+        z = job.z.at(row + at.row) + at.e;
+        y = job.y.at(row + at.row) + at.e;
+        BC.start(job, row);
+    }
 
-    /* Asks for the tile that begins with a token. */
-    __device__ __forceinline__ void ask(int64_t begin) {
-        const int64_t row = at.b * job.length + begin;
-        const int count = ls_cuda_least(at.end - begin, TILE);
-        auto &raw = tile.raw[begin / TILE % 2];
+    /* Rows of one pass after those of another. */
+    static constexpr int apart = TILE / PASSES;
+
+    /* Asks for the next tile, where `left` tokens are left. */
+    __device__ __forceinline__ void ask(int which, int64_t left) {
+        auto &raw = tile.raw[which];
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
-            const int t = row_of(pass);
-            const bool exists = t < count && at.e < job.E;
-            const int64_t from = exists ? row + t : 0;
-            const int e = exists ? at.e : 0;
-            bring(&raw.u[t][at.c], job.u.at(from) + e, exists);
-            bring(&raw.delta[t][at.c], job.delta.at(from) + e, exists);
-            if (RESULTS && job.z.data != NULL) bring(&raw.z[t][at.c], job.z.at(from) + e, exists);
+            const int more = pass * apart, t = at.row + more;
+            const bool exists = t < left && at.e < job.E;
+            bring(&raw.u[t][at.c], u + more * job.u.stride, exists);
+            bring(&raw.delta[t][at.c], delta + more * job.delta.stride, exists);
+            if (RESULTS && job.z.data != NULL)
+                bring(&raw.z[t][at.c], z + more * job.z.stride, exists);
         }
         bring_end();
-        BC.take(job, row, count);
+        u += TILE * job.u.stride;
+        delta += TILE * job.delta.stride;
+        z += TILE * job.z.stride;
+        BC.take(left, TILE);
     }
 
     /* Of what has come. Tokens past the end are not walked through. */
-    __device__ __forceinline__ void prepare(int64_t begin) {
-        const auto &raw = tile.raw[begin / TILE % 2];
+    __device__ __forceinline__ void prepare(int which) {
+        const auto &raw = tile.raw[which];
         bring_wait();
         BC.put(tile.BC);
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
-            const int t = row_of(pass);
+            const int t = at.row + pass * apart;
             float step[FOUR], moved[FOUR], bias[FOUR], slope;
             wide_four(&raw.delta[t][at.c], step);
             wide_four(&raw.u[t][at.c], moved);
-            parameter(job.bias, at.e, at.e < job.E, bias);
+            ls_cuda_load<FOUR>(&tile.own.bias[at.c], bias);
 #pragma unroll
             for (int j = 0; j < FOUR; j++) {
                 step[j] = ls_scan_step(job, step[j] + bias[j], &slope);
@@ -71,25 +86,26 @@ template <typename T, bool RESULTS> struct forward_walk {
         }
     }
 
-    __device__ __forceinline__ void finish(int64_t begin) {
-        const auto &raw = tile.raw[begin / TILE % 2];
+    __device__ __forceinline__ void finish(int which, int64_t left) {
+        const auto &raw = tile.raw[which];
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
-            const int t = row_of(pass);
-            if (begin + t >= at.end || at.e >= job.E) continue;
-            float y[FOUR], more[FOUR], D[FOUR];
-            sum_of_states(tile.out[t], at.c, y);
+            const int t = at.row + pass * apart;
+            if (t >= left || at.e >= job.E) continue;
+            float sum[FOUR], more[FOUR], D[FOUR];
+            sum_of_states(tile.out[t], at.c, sum);
             wide_four(&raw.u[t][at.c], more);
-            parameter(job.D, at.e, true, D);
+            ls_cuda_load<FOUR>(&tile.own.D[at.c], D);
 #pragma unroll
-            for (int j = 0; j < FOUR; j++) y[j] += D[j] * more[j];
+            for (int j = 0; j < FOUR; j++) sum[j] += D[j] * more[j];
             if (job.z.data != NULL) {
                 wide_four(&raw.z[t][at.c], more);
 #pragma unroll
-                for (int j = 0; j < FOUR; j++) y[j] *= more[j] * ls_scan_sigmoid(more[j]);
+                for (int j = 0; j < FOUR; j++) sum[j] *= more[j] * ls_scan_sigmoid(more[j]);
             }
-            store_four(job.y.at(at.b * job.length + begin + t) + at.e, y);
+            store_four(y + pass * apart * job.y.stride, sum);
         }
+        y += TILE * job.y.stride;
     }
 };
 
@@ -99,27 +115,32 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     forward(const ls_cuda_scan<T> job) {
     extern __shared__ __align__(16) unsigned char shared[];
     forward_tile<T> &tile = *(forward_tile<T> *)shared;
-    forward_walk<T, RESULTS> walk = {job, place_of<K>(job), tile, {}};
+    forward_walk<T, RESULTS> walk(job, tile);
     const place &at = walk.at;
     square<K> rate, h = {};
     float steps[K] = {};
+    int64_t left = at.end - at.begin;
+    if (left > 0) walk.ask(0, left);
+    tile.own.take(job, at);
     load_rates(at, job.A_log, rate);
     if (RESULTS)
         load_square(at,
                     job.strips > 1 ? job.strip_states + strip_row(job, at) * job.E * STATES
                                    : job.before + at.b * job.E * STATES,
                     h);
-    if (at.begin < at.end) walk.ask(at.begin);
-    for (int64_t begin = at.begin; begin < at.end; begin += TILE) {
-        if (RESULTS && job.kept != NULL && begin % LS_SCAN_CHUNK == 0)
-            store_square(
-                at, job.kept + (at.b * job.chunks + begin / LS_SCAN_CHUNK) * job.E * STATES, h);
-        walk.prepare(begin);
+    __syncthreads();
+    for (int i = 0; left > 0; i++, left -= TILE) {
+        const int which = i % 2;
+        if (RESULTS && job.kept != NULL && i % (LS_SCAN_CHUNK / TILE) == 0) {
+            const int64_t chunk = (at.end - left) / LS_SCAN_CHUNK;
+            store_square(at, job.kept + (at.b * job.chunks + chunk) * job.E * STATES, h);
+        }
+        walk.prepare(which);
         __syncthreads();
-        if (begin + TILE < at.end) walk.ask(begin + TILE);
-        const int count = ls_cuda_least(at.end - begin, TILE);
+        walk.ask(1 - which, left - TILE);
+        const int here = ls_cuda_least(left, TILE);
 #pragma unroll 4
-        for (int t = 0; t < count; t++) {
+        for (int t = 0; t < here; t++) {
             advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first],
                     &tile.BC[t][at.q * EACH], h);
             if (RESULTS) {
@@ -132,7 +153,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
             }
         }
         __syncthreads();
-        if (RESULTS) walk.finish(begin);
+        if (RESULTS) walk.finish(which, left);
     }
     if (!RESULTS) {
         store_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, h);

@@ -137,35 +137,52 @@ static __device__ __forceinline__ void store_four(ls_cuda_bf16 *to, const float 
         make_uint2(ls_cuda_narrow_two(from[0], from[1]), ls_cuda_narrow_two(from[2], from[3]));
 }
 
-/* Four values of a parameter; 0 where there is none. */
-static __device__ __forceinline__ void parameter(const float *values, int e, bool exists,
-                                                 float (&to)[FOUR]) {
-    float zero[FOUR] = {};
-    memcpy(to, zero, sizeof zero);
-    if (exists && values != NULL) ls_cuda_load<FOUR>(values + e, to);
+/* Channel e of the t-th row after `first`, which is the same for the whole block: for few rows an
+ * int is enough. */
+template <typename T>
+static __device__ __forceinline__ T *cell(const ls_cuda_scan_rows<T> &rows, int64_t first, int t,
+                                          int e) {
+    return rows.data + first * rows.stride + (t * (int)rows.stride + e);
 }
 
-/* Rows of B and C on their way to shared memory: a thread has one column of some rows. */
-template <int ROWS, int THREADS> struct rows_BC {
-    enum { APART = THREADS / (2 * STATES), COUNT = ROWS / APART };
-    float value[COUNT];
+/* D and the bias of a block's channels; 0 where there is none. */
+struct channel_parameters {
+    float D[CHANNELS], bias[CHANNELS];
 
     template <typename T>
-    __device__ __forceinline__ void take(const ls_cuda_scan<T> &job, int64_t row, int count) {
-        const int n = (int)threadIdx.x % (2 * STATES), first = (int)threadIdx.x / (2 * STATES);
-        const bool is_B = n < STATES;
-        const int64_t stride = is_B ? job.B.stride : job.C.stride;
-        const T *from = (is_B ? job.B.data : job.C.data - STATES) + (row + first) * stride + n;
+    __device__ __forceinline__ void take(const ls_cuda_scan<T> &job, const place &at) {
+        const int own = (int)threadIdx.x, e = at.e0 + own;
+        if (own >= CHANNELS) return;
+        D[own] = e < job.E && job.D != NULL ? job.D[e] : 0.0f;
+        bias[own] = e < job.E && job.bias != NULL ? job.bias[e] : 0.0f;
+    }
+};
+
+/* Rows of B and C on their way to shared memory: a thread has one column of some rows. */
+template <typename T, int ROWS, int THREADS> struct rows_BC {
+    enum { APART = THREADS / (2 * STATES), COUNT = ROWS / APART };
+    const T *from; /* the thread's first element of the next rows */
+    int stride, n, own;
+    T value[COUNT]; /* widened only where it is needed: that would wait for it */
+
+    __device__ __forceinline__ void start(const ls_cuda_scan<T> &job, int64_t row) {
+        n = (int)threadIdx.x % (2 * STATES), own = (int)threadIdx.x / (2 * STATES);
+        from = n < STATES ? job.B.at(row) + n : job.C.at(row) + n - STATES;
+        stride = (int)(n < STATES ? job.B.stride : job.C.stride);
+        from += own * stride;
+    }
+    /* The next `count` rows, of those that come after `by` more. */
+    __device__ __forceinline__ void take(int64_t count, int by) {
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
-            value[i] = 0;
-            if (first + i * APART < count) value[i] = ls_cuda_wide(from[i * APART * stride]);
+            value[i] = T();
+            if (own + i * APART < count) value[i] = from[i * APART * stride];
         }
+        from += (int64_t)by * stride;
     }
     __device__ __forceinline__ void put(float (*BC)[2 * STATES]) const {
-        const int n = (int)threadIdx.x % (2 * STATES), first = (int)threadIdx.x / (2 * STATES);
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) BC[first + i * APART][n] = value[i];
+        for (int i = 0; i < COUNT; i++) BC[own + i * APART][n] = ls_cuda_wide(value[i]);
     }
 };
 

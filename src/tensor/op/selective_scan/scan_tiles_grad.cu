@@ -34,6 +34,7 @@ template <typename T> struct backward_tile {
     float u[TILE][CHANNELS], slope[TILE][CHANNELS];
     float open[TILE][CHANNELS]; /* the gradient of z but for the output before the gate */
     float dD[TILE][CHANNELS], dbias[TILE][CHANNELS]; /* over all tiles */
+    channel_parameters own;
     struct {
         T u[TILE][CHANNELS], delta[TILE][CHANNELS], dy[TILE][CHANNELS], z[TILE][CHANNELS];
     } raw;
@@ -71,20 +72,27 @@ template <typename T, bool GATED> struct backward_rows {
     const ls_cuda_scan<T> &job;
     const place at;
     backward_tile<T> &tile;
-    rows_BC<TILE, THREADS> BC;
+    rows_BC<T, TILE, THREADS> BC;
 
-    /* Asks for `count` tokens from `row` on. */
-    __device__ __forceinline__ void ask(int64_t row, int count) {
+    int64_t chunk; /* the first row of the chunk that is walked through */
+
+    /* Asks for `count` tokens from the first-th of the chunk on. */
+    __device__ __forceinline__ void ask(int first, int count) {
         const int t = at.row;
         const bool exists = t < count && at.e < job.E;
-        const int64_t from = exists ? row + t : 0;
-        const int e = exists ? at.e : 0;
-        bring(&tile.raw.u[t][at.c], job.u.at(from) + e, exists);
-        bring(&tile.raw.delta[t][at.c], job.delta.at(from) + e, exists);
-        bring(&tile.raw.dy[t][at.c], job.dy.at(from) + e, exists);
-        if (GATED) bring(&tile.raw.z[t][at.c], job.z.at(from) + e, exists);
+        bring(&tile.raw.u[t][at.c], cell(job.u, chunk, first + t, at.e), exists);
+        bring(&tile.raw.delta[t][at.c], cell(job.delta, chunk, first + t, at.e), exists);
+        bring(&tile.raw.dy[t][at.c], cell(job.dy, chunk, first + t, at.e), exists);
+        if (GATED) bring(&tile.raw.z[t][at.c], cell(job.z, chunk, first + t, at.e), exists);
         bring_end();
-        BC.take(job, row, count);
+        BC.take(count, -TILE);
+    }
+
+    /* Asks for the tile that begins with a token of the sequence. */
+    __device__ __forceinline__ void go_to(int64_t begin) {
+        chunk = at.b * job.length + begin / LS_SCAN_CHUNK * LS_SCAN_CHUNK;
+        BC.start(job, at.b * job.length + begin);
+        ask((int)(begin % LS_SCAN_CHUNK), ls_cuda_least(at.end - begin, TILE));
     }
 
     /* Of what has come; `count` tokens of it exist. */
@@ -97,7 +105,7 @@ template <typename T, bool GATED> struct backward_rows {
         wide_four(&tile.raw.delta[t][c], step);
         wide_four(&tile.raw.u[t][c], u);
         wide_four(&tile.raw.dy[t][c], dy);
-        parameter(job.bias, at.e, exists, bias);
+        ls_cuda_load<FOUR>(&tile.own.bias[c], bias);
 #pragma unroll
         for (int j = 0; j < FOUR; j++) {
             step[j] = ls_scan_step(job, step[j] + bias[j], &slope[j]);
@@ -123,35 +131,35 @@ template <typename T, bool GATED> struct backward_rows {
     }
 
     /* The gradients of a tile that was walked through go to memory. */
-    __device__ __forceinline__ void finish(int64_t row, int count) {
+    __device__ __forceinline__ void finish(int first, int count) {
         const int t = at.row, c = at.c;
         if (t >= count) return;
-        send_BC(row + t);
+        send_BC(first + t);
         if (at.e >= job.E) return;
         float along_A[FOUR], along_B[FOUR], step[FOUR], u[FOUR], dy[FOUR], D[FOUR], slope[FOUR];
         float du[FOUR], ddelta[FOUR];
         ls_cuda_load<FOUR>(&tile.u[t][c], u);
         ls_cuda_load<FOUR>(&tile.dy[t][c], dy);
-        parameter(job.D, at.e, true, D);
+        ls_cuda_load<FOUR>(&tile.own.D[c], D);
         if (job.dz.data != NULL) {
             float out[FOUR], open[FOUR];
             sum_of_states(tile.sums[OUT][t], c, out);
             ls_cuda_load<FOUR>(&tile.open[t][c], open);
 #pragma unroll
             for (int j = 0; j < FOUR; j++) open[j] *= out[j] + D[j] * u[j];
-            store_four(job.dz.at(row + t) + at.e, open);
+            store_four(cell(job.dz, chunk, first + t, at.e), open);
         }
         sum_of_states(tile.sums[ALONG_B][t], c, along_B);
         ls_cuda_load<FOUR>(&tile.step[t][c], step);
 #pragma unroll
         for (int j = 0; j < FOUR; j++) du[j] = D[j] * dy[j] + step[j] * along_B[j];
-        store_four(job.du.at(row + t) + at.e, du);
+        store_four(cell(job.du, chunk, first + t, at.e), du);
         sum_of_states(tile.sums[ALONG_A][t], c, along_A);
         ls_cuda_load<FOUR>(&tile.slope[t][c], slope);
 #pragma unroll
         for (int j = 0; j < FOUR; j++)
             ddelta[j] = (u[j] * along_B[j] + LS_SCAN_LN_2 * along_A[j]) * slope[j];
-        store_four(job.ddelta.at(row + t) + at.e, ddelta);
+        store_four(cell(job.ddelta, chunk, first + t, at.e), ddelta);
         float dD[FOUR], dbias[FOUR];
         ls_cuda_load<FOUR>(&tile.dD[t][c], dD);
         ls_cuda_load<FOUR>(&tile.dbias[t][c], dbias);
@@ -162,7 +170,7 @@ template <typename T, bool GATED> struct backward_rows {
     }
 
     /* The block's sums for B and C of its warp's token: a lane has one of them. */
-    __device__ __forceinline__ void send_BC(int64_t row) const {
+    __device__ __forceinline__ void send_BC(int row) const {
         enum { CHAINS = 4 };
         const int n = (int)threadIdx.x % WARP;
         const float(*const dBC)[2 * STATES] = tile.dBC[at.row];
@@ -175,8 +183,9 @@ template <typename T, bool GATED> struct backward_rows {
 #pragma unroll
             for (int line = 0; line < WARPS; line++) sum[line] = dBC[line][n];
         }
-        const int64_t of = (int64_t)at.group * 2 + n / STATES;
-        job.sums_BC[(of * job.batch * job.length + row) * STATES + n % STATES] =
+        const int64_t apart = job.batch * job.length * STATES;
+        float *const to = job.sums_BC + at.group * 2 * apart + chunk * STATES;
+        (n < STATES ? to : to + apart)[row * STATES + n % STATES] =
             (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }
 
@@ -199,26 +208,26 @@ template <typename T> struct again_rows {
     const ls_cuda_scan<T> &job;
     const place &at;
     backward_tile<T> &tile;
-    rows_BC<AGAIN, THREADS> BC;
+    rows_BC<T, AGAIN, THREADS> BC;
 
-    __device__ __forceinline__ void ask(int64_t row, int count) {
+    const int64_t chunk;
+
+    __device__ __forceinline__ void ask(int first, int count) {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             const int t = at.row + pass * WARPS;
             const bool exists = t < count && at.e < job.E;
-            const int64_t from = exists ? row + t : 0;
-            const int e = exists ? at.e : 0;
-            bring(&tile.again.raw.u[t][at.c], job.u.at(from) + e, exists);
-            bring(&tile.again.raw.delta[t][at.c], job.delta.at(from) + e, exists);
+            bring(&tile.again.raw.u[t][at.c], cell(job.u, chunk, first + t, at.e), exists);
+            bring(&tile.again.raw.delta[t][at.c], cell(job.delta, chunk, first + t, at.e), exists);
         }
         bring_end();
-        BC.take(job, row, count);
+        BC.take(count, AGAIN);
     }
     __device__ __forceinline__ void prepare(void) {
         float bias[FOUR];
         bring_wait();
         BC.put(tile.again.BC);
-        parameter(job.bias, at.e, at.e < job.E, bias);
+        ls_cuda_load<FOUR>(&tile.own.bias[at.c], bias);
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             const int t = at.row + pass * WARPS;
@@ -236,21 +245,22 @@ template <typename T> struct again_rows {
     }
 };
 
-/* Leaves the states before each of `tiles` tiles from `row` on; h is that before the first. */
+/* Leaves the states before each of a chunk's tiles; h is that before the first. */
 template <typename T>
 static __device__ __forceinline__ void walk_again(const ls_cuda_scan<T> &job, const place &at,
-                                                  const own_square &rate, int64_t row, int tiles,
+                                                  const own_square &rate, int64_t chunk, int tiles,
                                                   backward_tile<T> &tile, own_square &h,
                                                   float *slots) {
-    again_rows<T> rows = {job, at, tile, {}};
+    again_rows<T> rows = {job, at, tile, {}, chunk};
     const int count = (tiles - 1) * TILE; /* nobody needs the state after the last tile */
     leave(slots, h);
-    if (count > 0) rows.ask(row, count);
+    rows.BC.start(job, chunk);
+    if (count > 0) rows.ask(0, count);
     for (int begin = 0; begin < count; begin += AGAIN) {
         const int here = ls_cuda_least(count - begin, AGAIN);
         rows.prepare();
         __syncthreads();
-        if (begin + AGAIN < count) rows.ask(row + begin + AGAIN, count - begin - AGAIN);
+        if (begin + AGAIN < count) rows.ask(begin + AGAIN, count - begin - AGAIN);
         for (int t0 = 0; t0 < here; t0 += TILE) {
 #pragma unroll
             for (int t = t0; t < t0 + TILE; t++)
@@ -378,18 +388,20 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     backward_states(const ls_cuda_scan<T> job) {
     extern __shared__ __align__(16) unsigned char shared[];
     backward_tile<T> &tile = *(backward_tile<T> *)shared;
-    backward_rows<T, GATED> rows = {job, place_of<SQUARE>(job), tile, {}};
+    backward_rows<T, GATED> rows = {job, place_of<SQUARE>(job), tile, {}, 0};
     const place &at = rows.at;
     own_square rate, later = {};
     float steps[SQUARE] = {};
     load_rates(at, job.A_log, rate);
-    const int64_t count = at.end - at.begin, first = at.b * job.length + at.begin;
-    int64_t begin = (count - 1) / TILE * TILE;
-    rows.ask(first + begin, (int)(count - begin));
-    for (; begin >= 0; begin -= TILE) {
-        rows.prepare(ls_cuda_least(count - begin, TILE));
+    tile.own.take(job, at);
+    __syncthreads();
+    const int64_t tiles = (at.end - at.begin + TILE - 1) / TILE;
+    rows.go_to(at.begin + (tiles - 1) * TILE);
+    for (int64_t i = tiles - 1; i >= 0; i--) {
+        const int64_t begin = at.begin + i * TILE;
+        rows.prepare(ls_cuda_least(at.end - begin, TILE));
         __syncthreads();
-        if (begin > 0) rows.ask(first + begin - TILE, TILE);
+        if (i > 0) rows.go_to(begin - TILE);
 #pragma unroll
         for (int t = TILE - 1; t >= 0; t--) { /* steps beyond the last token are 0 */
             float step[SQUARE], dy[SQUARE], C[EACH];
@@ -418,13 +430,14 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     backward(const ls_cuda_scan<T> job) {
     extern __shared__ __align__(16) unsigned char shared[];
     backward_tile<T> &tile = *(backward_tile<T> *)shared;
-    backward_rows<T, GATED> rows = {job, place_of<SQUARE>(job), tile, {}};
+    backward_rows<T, GATED> rows = {job, place_of<SQUARE>(job), tile, {}, 0};
     const place &at = rows.at;
     const float nothing[FOUR] = {};
     float *slots = job.states + ((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * TILES_OF_CHUNK *
                                     FLOATS_OF_STATE;
     own_square rate, h;
     carried sums = {};
+    tile.own.take(job, at);
     store_four(&tile.dD[at.row][at.c], nothing);
     store_four(&tile.dbias[at.row][at.c], nothing);
     load_rates(at, job.A_log, rate);
@@ -432,22 +445,23 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
         load_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, sums.later);
     else if (job.dafter != NULL)
         load_square(at, job.dafter + at.b * job.E * STATES, sums.later);
+    __syncthreads();
     for (int64_t chunk = (at.end - 1) / LS_SCAN_CHUNK; chunk * LS_SCAN_CHUNK >= at.begin; chunk--) {
-        const int64_t begin = chunk * LS_SCAN_CHUNK, row = at.b * job.length + begin;
+        const int64_t begin = chunk * LS_SCAN_CHUNK;
         const int count = ls_cuda_least(at.end - begin, LS_SCAN_CHUNK);
         const int tiles = (count + TILE - 1) / TILE;
-        rows.ask(row + (tiles - 1) * TILE, count - (tiles - 1) * TILE);
+        rows.go_to(begin + (tiles - 1) * TILE);
         load_square(at, job.starts + (at.b * job.chunks + chunk) * job.E * STATES, h);
-        walk_again(job, at, rate, row, tiles, tile, h, slots);
+        walk_again(job, at, rate, rows.chunk, tiles, tile, h, slots);
         for (int i = tiles - 1; i >= 0; i--) {
             const int here = ls_cuda_least(count - i * TILE, TILE);
             fetch(slots + i * FLOATS_OF_STATE, h);
             rows.prepare(here);
             __syncthreads();
-            if (i > 0) rows.ask(row + (i - 1) * TILE, TILE);
+            if (i > 0) rows.ask((i - 1) * TILE, TILE);
             there_and_back<T, GATED>(at, rate, h, sums, tile);
             __syncthreads();
-            rows.finish(row + i * TILE, here);
+            rows.finish(i * TILE, here);
         }
         __syncthreads(); /* the next chunk's first way uses the room of the sums */
     }
