@@ -5,13 +5,6 @@
  * first, each forward and back again, with the states of its four tokens in registers. */
 #include "tensor/op/selective_scan/scan_tiles.cuh"
 
-#ifndef SCAN_STATES_SHARED
-#define SCAN_STATES_SHARED true
-#endif
-#ifndef SCAN_CHANNELS_SHARED
-#define SCAN_CHANNELS_SHARED true
-#endif
-
 enum {
     SQUARE = 4, /* channels of a thread */
     THREADS = CHANNELS / SQUARE * SHARERS,
@@ -64,6 +57,20 @@ static __device__ __forceinline__ void fetch(const float *slot, own_square &h) {
 #pragma unroll
     for (int k = 0; k < SQUARE; k++)
         ls_cuda_load<EACH>(slot + (k * THREADS + (int)threadIdx.x) * EACH, h.at[k]);
+}
+
+/* The first half of `values` plus what the lane `apart` away has of it, or the second half where
+ * `high`: each lane ends with half as many sums. */
+template <int COUNT>
+static __device__ __forceinline__ void halve(float (&values)[COUNT], int count, int apart,
+                                             bool high) {
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; i++)
+        if (i < count / 2) {
+            float low_one = values[i], high_one = values[i + count / 2];
+            values[i] = (high ? high_one : low_one) +
+                        __shfl_xor_sync(0xffffffffu, high ? low_one : high_one, apart);
+        }
 }
 
 /* ---- what is done by channels ---- */
@@ -169,24 +176,25 @@ template <typename T, bool GATED> struct backward_rows {
         store_four(&tile.dbias[t][c], dbias);
     }
 
-    /* The block's sums for B and C of its warp's token: a lane has one of them. */
+    /* The block's sums for B and C of its warp's token: eight lanes share the columns, four at a
+     * time, and the others divide the lines; then each has one column. */
     __device__ __forceinline__ void send_BC(int row) const {
-        enum { CHAINS = 4 };
-        const int n = (int)threadIdx.x % WARP;
-        const float(*const dBC)[2 * STATES] = tile.dBC[at.row];
-        float sum[CHAINS] = {};
-        if (SCAN_CHANNELS_SHARED) {
+        const int lane = (int)threadIdx.x % WARP, first = lane / 8;
+        const int place = (lane % 8 * FOUR) ^ (first % 2 * STATES);
+        float sum[FOUR] = {};
 #pragma unroll
-            for (int line = 0; line < LINES; line++)
-                sum[line % CHAINS] += dBC[line][line % 2 == 0 ? n : n ^ STATES];
-        } else {
+        for (int line = 0; line < LINES; line += WARP / 8) {
+            float more[FOUR];
+            ls_cuda_load<FOUR>(&tile.dBC[at.row][first + line][place], more);
 #pragma unroll
-            for (int line = 0; line < WARPS; line++) sum[line] = dBC[line][n];
+            for (int j = 0; j < FOUR; j++) sum[j] += more[j];
         }
+        halve(sum, 4, 16, (lane & 16) != 0);
+        halve(sum, 2, 8, (lane & 8) != 0);
+        const int n = lane % 8 * FOUR + lane / 16 * 2 + lane / 8 % 2;
         const int64_t apart = job.batch * job.length * STATES;
         float *const to = job.sums_BC + at.group * 2 * apart + chunk * STATES;
-        (n < STATES ? to : to + apart)[row * STATES + n % STATES] =
-            (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        (n < STATES ? to : to + apart)[row * STATES + n % STATES] = sum[0];
     }
 
     /* The sums over time of a channel. */
@@ -280,52 +288,19 @@ struct carried {
     own_square later, dA;
 };
 
-/* The first half of `values` plus what the lane `apart` away has of it, or the second half where
- * `high`: each lane ends with half as many sums. */
-template <int COUNT>
-static __device__ __forceinline__ void halve(float (&values)[COUNT], int count, int apart,
-                                             bool high) {
-#pragma unroll
-    for (int i = 0; i < COUNT / 2; i++)
-        if (i < count / 2) {
-            float low_one = values[i], high_one = values[i + count / 2];
-            values[i] = (high ? high_one : low_one) +
-                        __shfl_xor_sync(0xffffffffu, high ? low_one : high_one, apart);
-        }
-}
-
+/* A thread's parts of the sums over states and of those over channels. */
 template <typename T>
 static __device__ __forceinline__ void put_states(const place &at, backward_tile<T> &tile, int sum,
-                                                  int t, float (&values)[SQUARE]) {
-    if (SCAN_STATES_SHARED) {
-        ls_cuda_store<SQUARE>(&tile.sums[sum][t][at.q][at.first], values);
-    } else {
-        const int lane = (int)threadIdx.x % WARP;
-        halve(values, 4, 2, (lane & 2) != 0);
-        halve(values, 2, 1, (lane & 1) != 0);
-        tile.sums[sum][t][0][threadIdx.x] = values[0];
-    }
+                                                  int t, const float (&part)[SQUARE]) {
+    ls_cuda_store<SQUARE>(&tile.sums[sum][t][at.q][at.first], part);
 }
-
 template <typename T>
 static __device__ __forceinline__ void put_channels(const place &at, backward_tile<T> &tile, int t,
-                                                    float (&dB)[EACH], float (&dC)[EACH]) {
-    if (SCAN_CHANNELS_SHARED) {
-        const int line = (int)threadIdx.x / SHARERS;
-        float *const to = tile.dBC[t][line];
-        const int begin = line % 2 * STATES + at.q * EACH;
-        ls_cuda_store<EACH>(to + begin, dB);
-        ls_cuda_store<EACH>(to + (begin ^ STATES), dC);
-    } else {
-        const int lane = (int)threadIdx.x % WARP, c = lane / SHARERS;
-        float both[2 * EACH];
-#pragma unroll
-        for (int i = 0; i < EACH; i++) both[i] = dB[i], both[EACH + i] = dC[i];
-        halve(both, 8, 16, (lane & 16) != 0);
-        halve(both, 4, 8, (lane & 8) != 0);
-        halve(both, 2, 4, (lane & 4) != 0);
-        tile.dBC[t][threadIdx.x / WARP][c / EACH * STATES + at.q * EACH + c % EACH] = both[0];
-    }
+                                                    const float (&dB)[EACH],
+                                                    const float (&dC)[EACH]) {
+    const int line = (int)threadIdx.x / SHARERS, begin = line % 2 * STATES + at.q * EACH;
+    ls_cuda_store<EACH>(&tile.dBC[t][line][begin], dB);
+    ls_cuda_store<EACH>(&tile.dBC[t][line][begin ^ STATES], dC);
 }
 
 template <typename T>
