@@ -28,7 +28,7 @@ template <typename T, bool RESULTS> struct forward_walk {
     const place at;
     forward_tile<T> &tile;
     /* the thread's cells of the tile that is asked for next, and of the next results */
-    const T *u, *delta, *z;
+    const T *u, *delta, *z, *from_BC;
     T *y;
     rows_BC<T, TILE, THREADS> BC;
 
@@ -39,7 +39,7 @@ template <typename T, bool RESULTS> struct forward_walk {
         delta = job.delta.at(row + at.row) + at.e;
         z = job.z.at(row + at.row) + at.e;
         y = job.y.at(row + at.row) + at.e;
-        BC.start(job, row);
+        from_BC = BC.place(job, row, 0);
     }
 
     /* Rows of one pass after those of another. */
@@ -61,7 +61,8 @@ template <typename T, bool RESULTS> struct forward_walk {
         u += TILE * job.u.stride;
         delta += TILE * job.delta.stride;
         z += TILE * job.z.stride;
-        BC.take(left, TILE);
+        BC.take(from_BC, BC.stride(job), left);
+        from_BC += TILE * (int64_t)BC.stride(job);
     }
 
     /* Of what has come. Tokens past the end are not walked through. */

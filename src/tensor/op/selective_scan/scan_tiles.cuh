@@ -161,28 +161,30 @@ struct channel_parameters {
 /* Rows of B and C on their way to shared memory: a thread has one column of some rows. */
 template <typename T, int ROWS, int THREADS> struct rows_BC {
     enum { APART = THREADS / (2 * STATES), COUNT = ROWS / APART };
-    const T *from; /* the thread's first element of the next rows */
-    int stride, n, own;
     T value[COUNT]; /* widened only where it is needed: that would wait for it */
 
-    __device__ __forceinline__ void start(const ls_cuda_scan<T> &job, int64_t row) {
-        n = (int)threadIdx.x % (2 * STATES), own = (int)threadIdx.x / (2 * STATES);
-        from = n < STATES ? job.B.at(row) + n : job.C.at(row) + n - STATES;
-        stride = (int)(n < STATES ? job.B.stride : job.C.stride);
-        from += own * stride;
+    static __device__ __forceinline__ int column() { return (int)threadIdx.x % (2 * STATES); }
+    static __device__ __forceinline__ int row() { return (int)threadIdx.x / (2 * STATES); }
+    static __device__ __forceinline__ int stride(const ls_cuda_scan<T> &job) {
+        return (int)(column() < STATES ? job.B.stride : job.C.stride);
     }
-    /* The next `count` rows, of those that come after `by` more. */
-    __device__ __forceinline__ void take(int64_t count, int by) {
+    /* The thread's first element of rows from the t-th after `first` on. */
+    static __device__ __forceinline__ const T *place(const ls_cuda_scan<T> &job, int64_t first,
+                                                     int t) {
+        const T *const from = column() < STATES ? job.B.at(first) : job.C.at(first);
+        return from + ((t + row()) * stride(job) + column() % STATES);
+    }
+    /* The first `count` of these rows. */
+    __device__ __forceinline__ void take(const T *from, int stride, int64_t count) {
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             value[i] = T();
-            if (own + i * APART < count) value[i] = from[i * APART * stride];
+            if (row() + i * APART < count) value[i] = from[i * APART * stride];
         }
-        from += (int64_t)by * stride;
     }
     __device__ __forceinline__ void put(float (*BC)[2 * STATES]) const {
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) BC[own + i * APART][n] = ls_cuda_wide(value[i]);
+        for (int i = 0; i < COUNT; i++) BC[row() + i * APART][column()] = ls_cuda_wide(value[i]);
     }
 };
 

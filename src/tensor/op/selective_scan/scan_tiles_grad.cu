@@ -92,13 +92,12 @@ template <typename T, bool GATED> struct backward_rows {
         bring(&tile.raw.dy[t][at.c], cell(job.dy, chunk, first + t, at.e), exists);
         if (GATED) bring(&tile.raw.z[t][at.c], cell(job.z, chunk, first + t, at.e), exists);
         bring_end();
-        BC.take(count, -TILE);
+        BC.take(BC.place(job, chunk, first), BC.stride(job), count);
     }
 
     /* Asks for the tile that begins with a token of the sequence. */
     __device__ __forceinline__ void go_to(int64_t begin) {
         chunk = at.b * job.length + begin / LS_SCAN_CHUNK * LS_SCAN_CHUNK;
-        BC.start(job, at.b * job.length + begin);
         ask((int)(begin % LS_SCAN_CHUNK), ls_cuda_least(at.end - begin, TILE));
     }
 
@@ -229,7 +228,7 @@ template <typename T> struct again_rows {
             bring(&tile.again.raw.delta[t][at.c], cell(job.delta, chunk, first + t, at.e), exists);
         }
         bring_end();
-        BC.take(count, AGAIN);
+        BC.take(BC.place(job, chunk, first), BC.stride(job), count);
     }
     __device__ __forceinline__ void prepare(void) {
         float bias[FOUR];
@@ -262,7 +261,6 @@ static __device__ __forceinline__ void walk_again(const ls_cuda_scan<T> &job, co
     again_rows<T> rows = {job, at, tile, {}, chunk};
     const int count = (tiles - 1) * TILE; /* nobody needs the state after the last tile */
     leave(slots, h);
-    rows.BC.start(job, chunk);
     if (count > 0) rows.ask(0, count);
     for (int begin = 0; begin < count; begin += AGAIN) {
         const int here = ls_cuda_least(count - begin, AGAIN);
