@@ -159,7 +159,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     if (!RESULTS) {
         store_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, h);
         if (at.q == 0 && at.exists)
-            ls_cuda_store<K>(job.strip_steps + strip_row(job, at) * job.E + at.e0 + at.first, steps);
+            ls_cuda_store<K>(job.strip_steps + strip_row(job, at) * job.E + at.e0 + at.first,
+                             steps);
     } else if (at.end == job.length) {
         store_square(at, job.after + at.b * job.E * STATES, h);
     }

@@ -57,9 +57,7 @@ static __device__ __forceinline__ int ls_cuda_least(int64_t a, int b) {
     return a < b ? (int)a : b;
 }
 
-template <int K> struct square {
-    float at[K][EACH]; /* [channel][state] */
-};
+template <int K> struct square { float at[K][EACH]; /* [channel][state] */ };
 
 /* A strip's part of what lies [strips][batch][...]. */
 template <typename T>
@@ -226,8 +224,7 @@ static __device__ __forceinline__ void sum_of_states(const float (*parts)[PADDED
 #pragma unroll
     for (int q = 0; q < SHARERS; q++) ls_cuda_load<FOUR>(&parts[q][c], part[q]);
 #pragma unroll
-    for (int j = 0; j < FOUR; j++)
-        sum[j] = (part[0][j] + part[1][j]) + (part[2][j] + part[3][j]);
+    for (int j = 0; j < FOUR; j++) sum[j] = (part[0][j] + part[1][j]) + (part[2][j] + part[3][j]);
 }
 
 #endif

@@ -254,10 +254,9 @@ template <typename T> struct again_rows {
 
 /* Leaves the states before each of a chunk's tiles; h is that before the first. */
 template <typename T>
-static __device__ __forceinline__ void walk_again(const ls_cuda_scan<T> &job, const place &at,
-                                                  const own_square &rate, int64_t chunk, int tiles,
-                                                  backward_tile<T> &tile, own_square &h,
-                                                  float *slots) {
+static __device__ __forceinline__ void
+walk_again(const ls_cuda_scan<T> &job, const place &at, const own_square &rate, int64_t chunk,
+           int tiles, backward_tile<T> &tile, own_square &h, float *slots) {
     again_rows<T> rows = {job, at, tile, {}, chunk};
     const int count = (tiles - 1) * TILE; /* nobody needs the state after the last tile */
     leave(slots, h);
@@ -348,8 +347,7 @@ static __device__ __forceinline__ void there_and_back(const place &at, const own
         put_states(at, tile, OUT, t, out);
     }
 #pragma unroll
-    for (int t = TILE - 1; t >= 0; t--)
-        back(at, rate, t, states[t], states[t + 1], sums, tile);
+    for (int t = TILE - 1; t >= 0; t--) back(at, rate, t, states[t], states[t + 1], sums, tile);
 }
 
 /* ---- kernels ---- */
@@ -386,8 +384,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
                 steps[k] += step[k];
 #pragma unroll
                 for (int i = 0; i < EACH; i++)
-                    later.at[k][i] = (later.at[k][i] + dy[k] * C[i]) *
-                                     ls_scan_exp2(step[k] * rate.at[k][i]);
+                    later.at[k][i] =
+                        (later.at[k][i] + dy[k] * C[i]) * ls_scan_exp2(step[k] * rate.at[k][i]);
             }
         }
         __syncthreads();
