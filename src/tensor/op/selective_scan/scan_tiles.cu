@@ -2,7 +2,7 @@
 #include "tensor/op/selective_scan/scan_tiles.cuh"
 
 #ifndef SCAN_FORWARD_K
-#define SCAN_FORWARD_K 2
+#define SCAN_FORWARD_K 4
 #endif
 enum {
     K = SCAN_FORWARD_K, /* channels of a thread */
@@ -15,7 +15,7 @@ enum {
 
 template <typename T> struct forward_tile {
     float step[TILE][CHANNELS], moved[TILE][CHANNELS]; /* moved: step * u */
-    float BC[TILE][2 * STATES];
+    float BC[2][TILE][2 * STATES];                     /* of this tile and the one before */
     float out[TILE][SHARERS][PADDED];
     channel_parameters own;
     struct {
@@ -69,7 +69,7 @@ template <typename T, bool RESULTS> struct forward_walk {
     __device__ __forceinline__ void prepare(int which) {
         const auto &raw = tile.raw[which];
         bring_wait();
-        BC.put(tile.BC);
+        BC.put(tile.BC[which]);
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             const int t = at.row + pass * apart;
@@ -143,17 +143,17 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
 #pragma unroll 4
         for (int t = 0; t < here; t++) {
             advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first],
-                    &tile.BC[t][at.q * EACH], h);
+                    &tile.BC[which][t][at.q * EACH], h);
             if (RESULTS) {
                 float out[K];
-                outputs(h, &tile.BC[t][STATES + at.q * EACH], out);
+                outputs(h, &tile.BC[which][t][STATES + at.q * EACH], out);
                 ls_cuda_store<K>(&tile.out[t][at.q][at.first], out);
             } else {
 #pragma unroll
                 for (int k = 0; k < K; k++) steps[k] += tile.step[t][at.first + k];
             }
         }
-        __syncthreads();
+        __syncwarp();
         if (RESULTS) walk.finish(which, left);
     }
     if (!RESULTS) {

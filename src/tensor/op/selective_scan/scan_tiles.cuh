@@ -6,9 +6,10 @@
  * memory: whoever needs them adds up the parts, in the order of their places.
  *
  * What depends on a token and a channel only (step sizes, gates, results) is done for a tile by
- * threads that have four channels of a row each, a warp a row. Their operands come while the tile
- * before is walked through. Tokens and channels past the end have steps and gradients of 0, which
- * change nothing. */
+ * threads that have four channels of a row each, of the same channels as their warp's squares: so
+ * warps wait for one another only where they share B and C. Operands come while the tile before is
+ * walked through. Tokens and channels past the end have steps and gradients of 0, which change
+ * nothing. */
 #ifndef LS_TENSOR_CUDA_SCAN_TILES_H
 #define LS_TENSOR_CUDA_SCAN_TILES_H
 
@@ -20,8 +21,8 @@ enum {
     EACH = STATES / SHARERS,
     WARP = 32,
     CHANNELS = 128,
-    FOUR = CHANNELS / WARP, /* channels of a lane where a warp has a row */
-    PADDED = CHANNELS + 8,  /* so that the parts of four sharers lie in banks of their own */
+    FOUR = 4,              /* channels of a cell */
+    PADDED = CHANNELS + 8, /* so that the parts of four sharers lie in banks of their own */
     BLOCKS_PER_PROCESSOR = 3
 };
 
@@ -32,7 +33,7 @@ struct place {
     int group, e0;      /* group of channels, and its first */
     int first, q;       /* of the square: channel in the block, and which four states */
     bool exists;        /* the square's channels (all or none) */
-    int row, c, e;      /* as one of a warp that has a row: which, and its first channel */
+    int row, c, e;      /* of its first cell of a tile, which lies at c in the block */
 };
 
 /* K: channels of a square. */
@@ -47,8 +48,9 @@ static __device__ __forceinline__ place place_of(const ls_cuda_scan<T> &job) {
     at.first = (int)threadIdx.x / SHARERS * K;
     at.q = (int)threadIdx.x % SHARERS;
     at.exists = at.e0 + at.first < job.E;
-    at.row = (int)threadIdx.x / WARP;
-    at.c = (int)threadIdx.x % WARP * FOUR;
+    const int lane = (int)threadIdx.x % WARP, of_warp = WARP / SHARERS * K, cells = of_warp / FOUR;
+    at.row = lane / cells;
+    at.c = (int)threadIdx.x / WARP * of_warp + lane % cells * FOUR;
     at.e = at.e0 + at.c;
     return at;
 }

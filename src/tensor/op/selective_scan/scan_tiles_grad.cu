@@ -9,8 +9,7 @@ enum {
     SQUARE = 4, /* channels of a thread */
     THREADS = CHANNELS / SQUARE * SHARERS,
     WARPS = THREADS / WARP,
-    TILE = WARPS, /* a warp a row */
-    LINES = THREADS / SHARERS,
+    TILE = 4,
     TILES_OF_CHUNK = LS_SCAN_CHUNK / TILE,
     AGAIN = 16, /* tokens that are prepared at once on the first way through a chunk */
     FLOATS_OF_STATE = CHANNELS * STATES
@@ -22,7 +21,7 @@ enum { OUT, ALONG_A, ALONG_B, SUMS };
 template <typename T> struct backward_tile {
     float step[TILE][CHANNELS], moved[TILE][CHANNELS]; /* moved: step * u */
     float dy[TILE][CHANNELS];                          /* behind the gate */
-    float BC[TILE][2 * STATES];
+    float BC[2][TILE][2 * STATES];                     /* of this tile and the next */
     /* cells that only the thread uses that prepares and finishes them */
     float u[TILE][CHANNELS], slope[TILE][CHANNELS];
     float open[TILE][CHANNELS]; /* the gradient of z but for the output before the gate */
@@ -31,15 +30,11 @@ template <typename T> struct backward_tile {
     struct {
         T u[TILE][CHANNELS], delta[TILE][CHANNELS], dy[TILE][CHANNELS], z[TILE][CHANNELS];
     } raw;
+    float dBC[2][TILE][WARPS][2 * STATES]; /* sums over a warp's channels; as BC */
     union {
+        float sums[SUMS][TILE][SHARERS][PADDED]; /* over states: parts */
         struct {
-            float sums[SUMS][TILE][SHARERS][PADDED]; /* over states: parts */
-            /* over a thread's channels, of B and of C; odd lines begin with C, so that what a warp
-             * writes at once lies in banks of its own */
-            float dBC[TILE][LINES][2 * STATES];
-        };
-        struct {
-            float step[AGAIN][CHANNELS], moved[AGAIN][CHANNELS], BC[AGAIN][2 * STATES];
+            float step[AGAIN][CHANNELS], moved[AGAIN][CHANNELS], BC[2][AGAIN][2 * STATES];
             struct {
                 T u[AGAIN][CHANNELS], delta[AGAIN][CHANNELS];
             } raw;
@@ -107,7 +102,6 @@ template <typename T, bool GATED> struct backward_rows {
         const bool exists = t < count && at.e < job.E;
         float step[FOUR], u[FOUR], bias[FOUR], slope[FOUR], dy[FOUR], z[FOUR];
         bring_wait();
-        BC.put(tile.BC);
         wide_four(&tile.raw.delta[t][c], step);
         wide_four(&tile.raw.u[t][c], u);
         wide_four(&tile.raw.dy[t][c], dy);
@@ -139,9 +133,7 @@ template <typename T, bool GATED> struct backward_rows {
     /* The gradients of a tile that was walked through go to memory. */
     __device__ __forceinline__ void finish(int first, int count) {
         const int t = at.row, c = at.c;
-        if (t >= count) return;
-        send_BC(first + t);
-        if (at.e >= job.E) return;
+        if (t >= count || at.e >= job.E) return;
         float along_A[FOUR], along_B[FOUR], step[FOUR], u[FOUR], dy[FOUR], D[FOUR], slope[FOUR];
         float du[FOUR], ddelta[FOUR];
         ls_cuda_load<FOUR>(&tile.u[t][c], u);
@@ -175,25 +167,15 @@ template <typename T, bool GATED> struct backward_rows {
         store_four(&tile.dbias[t][c], dbias);
     }
 
-    /* The block's sums for B and C of its warp's token: eight lanes share the columns, four at a
-     * time, and the others divide the lines; then each has one column. */
-    __device__ __forceinline__ void send_BC(int row) const {
-        const int lane = (int)threadIdx.x % WARP, first = lane / 8;
-        const int place = (lane % 8 * FOUR) ^ (first % 2 * STATES);
-        float sum[FOUR] = {};
-#pragma unroll
-        for (int line = 0; line < LINES; line += WARP / 8) {
-            float more[FOUR];
-            ls_cuda_load<FOUR>(&tile.dBC[at.row][first + line][place], more);
-#pragma unroll
-            for (int j = 0; j < FOUR; j++) sum[j] += more[j];
-        }
-        halve(sum, 4, 16, (lane & 16) != 0);
-        halve(sum, 2, 8, (lane & 8) != 0);
-        const int n = lane % 8 * FOUR + lane / 16 * 2 + lane / 8 % 2;
+    /* The block's sums for B and C: a warp has a token, a lane one of its sums. */
+    __device__ __forceinline__ void send_BC(int first, int count) const {
+        const int t = (int)threadIdx.x / WARP, n = (int)threadIdx.x % WARP;
+        if (t >= count) return;
+        const float(*const dBC)[2 * STATES] = tile.dBC[first / TILE % 2][t];
         const int64_t apart = job.batch * job.length * STATES;
         float *const to = job.sums_BC + at.group * 2 * apart + chunk * STATES;
-        (n < STATES ? to : to + apart)[row * STATES + n % STATES] = sum[0];
+        (n < STATES ? to : to + apart)[(first + t) * STATES + n % STATES] =
+            (dBC[0][n] + dBC[1][n]) + (dBC[2][n] + dBC[3][n]);
     }
 
     /* The sums over time of a channel. */
@@ -211,7 +193,7 @@ template <typename T, bool GATED> struct backward_rows {
 /* ---- the first way through a chunk ---- */
 
 template <typename T> struct again_rows {
-    enum { PASSES = AGAIN / WARPS };
+    enum { PASSES = AGAIN / TILE };
     const ls_cuda_scan<T> &job;
     const place &at;
     backward_tile<T> &tile;
@@ -222,7 +204,7 @@ template <typename T> struct again_rows {
     __device__ __forceinline__ void ask(int first, int count) {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
-            const int t = at.row + pass * WARPS;
+            const int t = at.row + pass * TILE;
             const bool exists = t < count && at.e < job.E;
             bring(&tile.again.raw.u[t][at.c], cell(job.u, chunk, first + t, at.e), exists);
             bring(&tile.again.raw.delta[t][at.c], cell(job.delta, chunk, first + t, at.e), exists);
@@ -230,14 +212,14 @@ template <typename T> struct again_rows {
         bring_end();
         BC.take(BC.place(job, chunk, first), BC.stride(job), count);
     }
-    __device__ __forceinline__ void prepare(void) {
+    __device__ __forceinline__ void prepare(int which) {
         float bias[FOUR];
         bring_wait();
-        BC.put(tile.again.BC);
+        BC.put(tile.again.BC[which]);
         ls_cuda_load<FOUR>(&tile.own.bias[at.c], bias);
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
-            const int t = at.row + pass * WARPS;
+            const int t = at.row + pass * TILE;
             float step[FOUR], moved[FOUR], slope;
             wide_four(&tile.again.raw.delta[t][at.c], step);
             wide_four(&tile.again.raw.u[t][at.c], moved);
@@ -263,17 +245,18 @@ walk_again(const ls_cuda_scan<T> &job, const place &at, const own_square &rate, 
     if (count > 0) rows.ask(0, count);
     for (int begin = 0; begin < count; begin += AGAIN) {
         const int here = ls_cuda_least(count - begin, AGAIN);
-        rows.prepare();
+        const int which = begin / AGAIN % 2;
+        rows.prepare(which);
         __syncthreads();
         if (begin + AGAIN < count) rows.ask(begin + AGAIN, count - begin - AGAIN);
         for (int t0 = 0; t0 < here; t0 += TILE) {
 #pragma unroll
             for (int t = t0; t < t0 + TILE; t++)
                 advance(rate, &tile.again.step[t][at.first], &tile.again.moved[t][at.first],
-                        &tile.again.BC[t][at.q * EACH], h);
+                        &tile.again.BC[which][t][at.q * EACH], h);
             leave(slots + ((begin + t0) / TILE + 1) * FLOATS_OF_STATE, h);
         }
-        __syncthreads();
+        __syncwarp();
     }
 }
 
@@ -285,32 +268,39 @@ struct carried {
     own_square later, dA;
 };
 
-/* A thread's parts of the sums over states and of those over channels. */
+/* A thread's parts of the sums over states. */
 template <typename T>
 static __device__ __forceinline__ void put_states(const place &at, backward_tile<T> &tile, int sum,
                                                   int t, const float (&part)[SQUARE]) {
     ls_cuda_store<SQUARE>(&tile.sums[sum][t][at.q][at.first], part);
 }
-template <typename T>
-static __device__ __forceinline__ void put_channels(const place &at, backward_tile<T> &tile, int t,
+/* A warp's sums over its channels: lane c of those that share states has the c-th of four for B and
+ * four for C. */
+static __device__ __forceinline__ void put_channels(const place &at,
+                                                    float (&dBC)[WARPS][2 * STATES],
                                                     const float (&dB)[EACH],
                                                     const float (&dC)[EACH]) {
-    const int line = (int)threadIdx.x / SHARERS, begin = line % 2 * STATES + at.q * EACH;
-    ls_cuda_store<EACH>(&tile.dBC[t][line][begin], dB);
-    ls_cuda_store<EACH>(&tile.dBC[t][line][begin ^ STATES], dC);
+    const int lane = (int)threadIdx.x % WARP, c = lane / SHARERS;
+    float both[2 * EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) both[i] = dB[i], both[EACH + i] = dC[i];
+    halve(both, 8, 16, (lane & 16) != 0);
+    halve(both, 4, 8, (lane & 8) != 0);
+    halve(both, 2, 4, (lane & 4) != 0);
+    dBC[threadIdx.x / WARP][c / EACH * STATES + at.q * EACH + c % EACH] = both[0];
 }
 
 template <typename T>
-static __device__ __forceinline__ void back(const place &at, const own_square &rate, int t,
-                                            const own_square &before, const own_square &after,
-                                            carried &sums, backward_tile<T> &tile) {
+static __device__ __forceinline__ void
+back(const place &at, const own_square &rate, int which, int t, const own_square &before,
+     const own_square &after, carried &sums, backward_tile<T> &tile) {
     float step[SQUARE], moved[SQUARE], dy[SQUARE], B[EACH], C[EACH];
     float along_A[SQUARE] = {}, along_B[SQUARE] = {}, dB[EACH] = {}, dC[EACH] = {};
     ls_cuda_load<SQUARE>(&tile.step[t][at.first], step);
     ls_cuda_load<SQUARE>(&tile.moved[t][at.first], moved);
     ls_cuda_load<SQUARE>(&tile.dy[t][at.first], dy);
-    ls_cuda_load<EACH>(&tile.BC[t][at.q * EACH], B);
-    ls_cuda_load<EACH>(&tile.BC[t][STATES + at.q * EACH], C);
+    ls_cuda_load<EACH>(&tile.BC[which][t][at.q * EACH], B);
+    ls_cuda_load<EACH>(&tile.BC[which][t][STATES + at.q * EACH], C);
 #pragma unroll
     for (int k = 0; k < SQUARE; k++)
 #pragma unroll
@@ -327,27 +317,28 @@ static __device__ __forceinline__ void back(const place &at, const own_square &r
         }
     put_states(at, tile, ALONG_A, t, along_A);
     put_states(at, tile, ALONG_B, t, along_B);
-    put_channels(at, tile, t, dB, dC);
+    put_channels(at, tile.dBC[which][t], dB, dC);
 }
 
 template <typename T, bool GATED>
 static __device__ __forceinline__ void there_and_back(const place &at, const own_square &rate,
-                                                      const own_square &h, carried &sums,
+                                                      int which, const own_square &h, carried &sums,
                                                       backward_tile<T> &tile) {
     own_square states[TILE + 1];
     states[0] = h;
 #pragma unroll
     for (int t = 0; t < TILE; t++) {
         states[t + 1] = states[t];
-        advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first], &tile.BC[t][at.q * EACH],
-                states[t + 1]);
+        advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first],
+                &tile.BC[which][t][at.q * EACH], states[t + 1]);
         if (!GATED) continue;
         float out[SQUARE];
-        outputs(states[t + 1], &tile.BC[t][STATES + at.q * EACH], out);
+        outputs(states[t + 1], &tile.BC[which][t][STATES + at.q * EACH], out);
         put_states(at, tile, OUT, t, out);
     }
 #pragma unroll
-    for (int t = TILE - 1; t >= 0; t--) back(at, rate, t, states[t], states[t + 1], sums, tile);
+    for (int t = TILE - 1; t >= 0; t--)
+        back(at, rate, which, t, states[t], states[t + 1], sums, tile);
 }
 
 /* ---- kernels ---- */
@@ -370,7 +361,9 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     rows.go_to(at.begin + (tiles - 1) * TILE);
     for (int64_t i = tiles - 1; i >= 0; i--) {
         const int64_t begin = at.begin + i * TILE;
+        const int which = (int)(i % 2);
         rows.prepare(ls_cuda_least(at.end - begin, TILE));
+        rows.BC.put(tile.BC[which]);
         __syncthreads();
         if (i > 0) rows.go_to(begin - TILE);
 #pragma unroll
@@ -378,7 +371,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
             float step[SQUARE], dy[SQUARE], C[EACH];
             ls_cuda_load<SQUARE>(&tile.step[t][at.first], step);
             ls_cuda_load<SQUARE>(&tile.dy[t][at.first], dy);
-            ls_cuda_load<EACH>(&tile.BC[t][STATES + at.q * EACH], C);
+            ls_cuda_load<EACH>(&tile.BC[which][t][STATES + at.q * EACH], C);
 #pragma unroll
             for (int k = 0; k < SQUARE; k++) {
                 steps[k] += step[k];
@@ -388,7 +381,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
                         (later.at[k][i] + dy[k] * C[i]) * ls_scan_exp2(step[k] * rate.at[k][i]);
             }
         }
-        __syncthreads();
+        __syncwarp();
     }
     store_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, later);
     if (at.q == 0 && at.exists)
@@ -424,14 +417,18 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
         rows.go_to(begin + (tiles - 1) * TILE);
         load_square(at, job.starts + (at.b * job.chunks + chunk) * job.E * STATES, h);
         walk_again(job, at, rate, rows.chunk, tiles, tile, h, slots);
+        rows.BC.put(tile.BC[(tiles - 1) % 2]);
+        __syncthreads(); /* the sums use the room of the first way */
         for (int i = tiles - 1; i >= 0; i--) {
-            const int here = ls_cuda_least(count - i * TILE, TILE);
+            const int here = ls_cuda_least(count - i * TILE, TILE), which = i % 2;
             fetch(slots + i * FLOATS_OF_STATE, h);
             rows.prepare(here);
-            __syncthreads();
+            __syncwarp();
             if (i > 0) rows.ask((i - 1) * TILE, TILE);
-            there_and_back<T, GATED>(at, rate, h, sums, tile);
+            there_and_back<T, GATED>(at, rate, which, h, sums, tile);
+            if (i > 0) rows.BC.put(tile.BC[1 - which]);
             __syncthreads();
+            rows.send_BC(i * TILE, here);
             rows.finish(i * TILE, here);
         }
         __syncthreads(); /* the next chunk's first way uses the room of the sums */
