@@ -92,19 +92,19 @@ template <typename T, bool RESULTS> struct forward_walk {
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             const int t = at.row + pass * apart;
-            if (t >= left || at.e >= job.E) continue;
             float sum[FOUR], more[FOUR], D[FOUR];
             sum_of_states(tile.out[t], at.c, sum);
             wide_four(&raw.u[t][at.c], more);
             ls_cuda_load<FOUR>(&tile.own.D[at.c], D);
 #pragma unroll
             for (int j = 0; j < FOUR; j++) sum[j] += D[j] * more[j];
-            if (job.z.data != NULL) {
-                wide_four(&raw.z[t][at.c], more);
+            wide_four(&raw.z[t][at.c], more); /* used where there is one: no branch here */
 #pragma unroll
-                for (int j = 0; j < FOUR; j++) sum[j] *= more[j] * ls_scan_sigmoid(more[j]);
+            for (int j = 0; j < FOUR; j++) {
+                const float gated = sum[j] * (more[j] * ls_scan_sigmoid(more[j]));
+                sum[j] = job.z.data != NULL ? gated : sum[j];
             }
-            store_four(y + pass * apart * job.y.stride, sum);
+            if (t < left && at.e < job.E) store_four(y + pass * apart * job.y.stride, sum);
         }
         y += TILE * job.y.stride;
     }
@@ -130,13 +130,13 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
                                    : job.before + at.b * job.E * STATES,
                     h);
     __syncthreads();
+    if (left > 0) walk.prepare(0);
     for (int i = 0; left > 0; i++, left -= TILE) {
         const int which = i % 2;
         if (RESULTS && job.kept != NULL && i % (LS_SCAN_CHUNK / TILE) == 0) {
             const int64_t chunk = (at.end - left) / LS_SCAN_CHUNK;
             store_square(at, job.kept + (at.b * job.chunks + chunk) * job.E * STATES, h);
         }
-        walk.prepare(which);
         __syncthreads();
         walk.ask(1 - which, left - TILE);
         const int here = ls_cuda_least(left, TILE);
@@ -154,7 +154,9 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
             }
         }
         __syncwarp();
+        /* side by side, so that neither waits; after the last tile come zeros */
         if (RESULTS) walk.finish(which, left);
+        walk.prepare(1 - which);
     }
     if (!RESULTS) {
         store_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, h);

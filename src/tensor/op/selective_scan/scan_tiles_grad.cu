@@ -109,7 +109,8 @@ template <typename T, bool GATED> struct backward_rows {
 #pragma unroll
         for (int j = 0; j < FOUR; j++) {
             step[j] = ls_scan_step(job, step[j] + bias[j], &slope[j]);
-            if (!exists) step[j] = 0;
+            step[j] = exists ? step[j] : 0.0f;
+            slope[j] = exists ? slope[j] : 0.0f;
         }
         store_four(&tile.step[t][c], step);
         store_four(&tile.slope[t][c], slope);
@@ -133,31 +134,32 @@ template <typename T, bool GATED> struct backward_rows {
     /* The gradients of a tile that was walked through go to memory. */
     __device__ __forceinline__ void finish(int first, int count) {
         const int t = at.row, c = at.c;
-        if (t >= count || at.e >= job.E) return;
+        const bool exists = t < count && at.e < job.E;
         float along_A[FOUR], along_B[FOUR], step[FOUR], u[FOUR], dy[FOUR], D[FOUR], slope[FOUR];
         float du[FOUR], ddelta[FOUR];
         ls_cuda_load<FOUR>(&tile.u[t][c], u);
         ls_cuda_load<FOUR>(&tile.dy[t][c], dy);
         ls_cuda_load<FOUR>(&tile.own.D[c], D);
-        if (job.dz.data != NULL) {
+        if (GATED) {
             float out[FOUR], open[FOUR];
             sum_of_states(tile.sums[OUT][t], c, out);
             ls_cuda_load<FOUR>(&tile.open[t][c], open);
 #pragma unroll
             for (int j = 0; j < FOUR; j++) open[j] *= out[j] + D[j] * u[j];
-            store_four(cell(job.dz, chunk, first + t, at.e), open);
+            if (exists && job.dz.data != NULL)
+                store_four(cell(job.dz, chunk, first + t, at.e), open);
         }
         sum_of_states(tile.sums[ALONG_B][t], c, along_B);
         ls_cuda_load<FOUR>(&tile.step[t][c], step);
 #pragma unroll
         for (int j = 0; j < FOUR; j++) du[j] = D[j] * dy[j] + step[j] * along_B[j];
-        store_four(cell(job.du, chunk, first + t, at.e), du);
+        if (exists) store_four(cell(job.du, chunk, first + t, at.e), du);
         sum_of_states(tile.sums[ALONG_A][t], c, along_A);
         ls_cuda_load<FOUR>(&tile.slope[t][c], slope);
 #pragma unroll
         for (int j = 0; j < FOUR; j++)
             ddelta[j] = (u[j] * along_B[j] + LS_SCAN_LN_2 * along_A[j]) * slope[j];
-        store_four(cell(job.ddelta, chunk, first + t, at.e), ddelta);
+        if (exists) store_four(cell(job.ddelta, chunk, first + t, at.e), ddelta);
         float dD[FOUR], dbias[FOUR];
         ls_cuda_load<FOUR>(&tile.dD[t][c], dD);
         ls_cuda_load<FOUR>(&tile.dbias[t][c], dbias);
@@ -418,18 +420,23 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
         load_square(at, job.starts + (at.b * job.chunks + chunk) * job.E * STATES, h);
         walk_again(job, at, rate, rows.chunk, tiles, tile, h, slots);
         rows.BC.put(tile.BC[(tiles - 1) % 2]);
-        __syncthreads(); /* the sums use the room of the first way */
+        __syncthreads();                       /* the sums use the room of the first way */
+        int here = count - (tiles - 1) * TILE; /* tokens from a tile to the end */
+        fetch(slots + (tiles - 1) * FLOATS_OF_STATE, h);
+        rows.prepare(here);
         for (int i = tiles - 1; i >= 0; i--) {
-            const int here = ls_cuda_least(count - i * TILE, TILE), which = i % 2;
-            fetch(slots + i * FLOATS_OF_STATE, h);
-            rows.prepare(here);
+            const int which = i % 2, next = i > 0 ? i - 1 : 0;
             __syncwarp();
-            if (i > 0) rows.ask((i - 1) * TILE, TILE);
+            rows.ask(next * TILE, count - next * TILE);
             there_and_back<T, GATED>(at, rate, which, h, sums, tile);
-            if (i > 0) rows.BC.put(tile.BC[1 - which]);
+            rows.BC.put(tile.BC[1 - which]);
             __syncthreads();
+            /* side by side, so that none waits; after the first tile nobody needs the next */
+            fetch(slots + next * FLOATS_OF_STATE, h);
             rows.send_BC(i * TILE, here);
             rows.finish(i * TILE, here);
+            here = count - next * TILE;
+            rows.prepare(here);
         }
         __syncthreads(); /* the next chunk's first way uses the room of the sums */
     }

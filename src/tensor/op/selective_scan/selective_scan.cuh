@@ -134,9 +134,10 @@ static __device__ __forceinline__ float ls_scan_softplus(float x, float *slope) 
 template <typename T>
 static __device__ __forceinline__ float ls_scan_step(const ls_cuda_scan<T> &job, float x,
                                                      float *slope) {
-    if (!job.plain_step) return ls_scan_softplus(x, slope);
-    *slope = 1.0f;
-    return x;
+    float its_slope;
+    const float step = ls_scan_softplus(x, &its_slope);
+    *slope = job.plain_step ? 1.0f : its_slope; /* both are computed: a branch would cost more */
+    return job.plain_step ? x : step;
 }
 
 /* One token of one channel. */
