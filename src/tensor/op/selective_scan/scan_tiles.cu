@@ -1,16 +1,12 @@
 /* The selective scan for 16 states in tiles, forward; see scan_tiles.cuh. */
 #include "tensor/op/selective_scan/scan_tiles.cuh"
 
-#ifndef SCAN_FORWARD_K
-#define SCAN_FORWARD_K 4
-#endif
 enum {
-    K = SCAN_FORWARD_K, /* channels of a thread */
-    THREADS = CHANNELS / K * SHARERS,
     TILE = 8,
     PASSES = TILE * WARP / THREADS,
-    FULL = 384,       /* blocks that keep a large device busy */
-    STRIP_LEAST = 256 /* tokens: what a strip costs more is little beside them */
+    FULL = 384,          /* blocks that keep a large device busy */
+    STRIP_LEAST = 256,   /* tokens: what a strip costs more is little beside them */
+    STRIDE_END = 1 << 24 /* of rows: a chunk of them is counted with an int */
 };
 
 template <typename T> struct forward_tile {
@@ -30,10 +26,10 @@ template <typename T, bool RESULTS> struct forward_walk {
     /* the thread's cells of the tile that is asked for next, and of the next results */
     const T *u, *delta, *z, *from_BC;
     T *y;
-    rows_BC<T, TILE, THREADS> BC;
+    rows_BC<T, TILE> BC;
 
     __device__ __forceinline__ forward_walk(const ls_cuda_scan<T> &job, forward_tile<T> &tile)
-        : job(job), at(place_of<K>(job)), tile(tile) {
+        : job(job), at(place_of(job)), tile(tile) {
         const int64_t row = at.b * job.length + at.begin;
         u = job.u.at(row + at.row) + at.e;
         delta = job.delta.at(row + at.row) + at.e;
@@ -118,8 +114,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     forward_tile<T> &tile = *(forward_tile<T> *)shared;
     forward_walk<T, RESULTS> walk(job, tile);
     const place &at = walk.at;
-    square<K> rate, h = {};
-    float steps[K] = {};
+    square rate, h = {};
+    float steps[SQUARE] = {};
     int64_t left = at.end - at.begin;
     if (left > 0) walk.ask(0, left);
     tile.own.take(job, at);
@@ -143,14 +139,14 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
 #pragma unroll 4
         for (int t = 0; t < here; t++) {
             advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first],
-                    &tile.BC[which][t][at.q * EACH], h);
+                    &tile.BC[which][t][at.q * SQUARE], h);
             if (RESULTS) {
-                float out[K];
-                outputs(h, &tile.BC[which][t][STATES + at.q * EACH], out);
-                ls_cuda_store<K>(&tile.out[t][at.q][at.first], out);
+                float out[SQUARE];
+                outputs(h, &tile.BC[which][t][STATES + at.q * SQUARE], out);
+                ls_cuda_store<SQUARE>(&tile.out[t][at.q][at.first], out);
             } else {
 #pragma unroll
-                for (int k = 0; k < K; k++) steps[k] += tile.step[t][at.first + k];
+                for (int k = 0; k < SQUARE; k++) steps[k] += tile.step[t][at.first + k];
             }
         }
         __syncwarp();
@@ -161,8 +157,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     if (!RESULTS) {
         store_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, h);
         if (at.q == 0 && at.exists)
-            ls_cuda_store<K>(job.strip_steps + strip_row(job, at) * job.E + at.e0 + at.first,
-                             steps);
+            ls_cuda_store<SQUARE>(job.strip_steps + strip_row(job, at) * job.E + at.e0 + at.first,
+                                  steps);
     } else if (at.end == job.length) {
         store_square(at, job.after + at.b * job.E * STATES, h);
     }
@@ -234,7 +230,8 @@ int64_t ls_cuda_scan_strip_floats(int64_t batch, int64_t length, int64_t E) {
 
 template <typename T> static bool row_fits(const ls_cuda_scan_rows<T> &rows) {
     return rows.data == NULL ||
-           (ls_cuda_aligned(rows.data) && rows.stride % ls_cuda_lanes<T>::count == 0);
+           (ls_cuda_aligned(rows.data) && rows.stride % ls_cuda_lanes<T>::count == 0 &&
+            rows.stride < STRIDE_END);
 }
 
 template <typename T> bool ls_cuda_scan_tiles_fit(const ls_cuda_scan<T> *job) {
@@ -243,7 +240,8 @@ template <typename T> bool ls_cuda_scan_tiles_fit(const ls_cuda_scan<T> *job) {
     bool fit = job->A_im == NULL && ls_cuda_scan_tiles_shape(job->E, job->N) &&
                job->E % ls_cuda_lanes<T>::count == 0 && row_fits(job->u) && row_fits(job->delta) &&
                row_fits(job->z) && row_fits(job->y) && row_fits(job->dy) && row_fits(job->du) &&
-               row_fits(job->ddelta) && row_fits(job->dz);
+               row_fits(job->ddelta) && row_fits(job->dz) && job->B.stride < STRIDE_END &&
+               job->C.stride < STRIDE_END;
     for (const float *address : floats) fit = fit && ls_cuda_aligned(address);
     return fit;
 }

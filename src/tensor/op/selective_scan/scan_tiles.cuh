@@ -17,10 +17,12 @@
 
 enum {
     STATES = 16,
-    SHARERS = 4, /* lanes that divide the states of the same channels */
-    EACH = STATES / SHARERS,
+    SQUARE = 4,                /* channels of a thread, and states */
+    SHARERS = STATES / SQUARE, /* lanes that divide the states of the same channels */
     WARP = 32,
-    CHANNELS = 128,
+    THREADS = 128,
+    WARPS = THREADS / WARP,
+    CHANNELS = THREADS / SHARERS * SQUARE,
     FOUR = 4,              /* channels of a cell */
     PADDED = CHANNELS + 8, /* so that the parts of four sharers lie in banks of their own */
     BLOCKS_PER_PROCESSOR = 3
@@ -36,19 +38,17 @@ struct place {
     int row, c, e;      /* of its first cell of a tile, which lies at c in the block */
 };
 
-/* K: channels of a square. */
-template <int K, typename T>
-static __device__ __forceinline__ place place_of(const ls_cuda_scan<T> &job) {
+template <typename T> static __device__ __forceinline__ place place_of(const ls_cuda_scan<T> &job) {
     place at;
     at.b = blockIdx.x / (unsigned)job.groups;
     at.begin = (int64_t)blockIdx.y * job.strip_rows;
     at.end = at.begin + job.strip_rows < job.length ? at.begin + job.strip_rows : job.length;
     at.group = (int)(blockIdx.x % (unsigned)job.groups);
     at.e0 = at.group * CHANNELS;
-    at.first = (int)threadIdx.x / SHARERS * K;
+    at.first = (int)threadIdx.x / SHARERS * SQUARE;
     at.q = (int)threadIdx.x % SHARERS;
     at.exists = at.e0 + at.first < job.E;
-    const int lane = (int)threadIdx.x % WARP, of_warp = WARP / SHARERS * K, cells = of_warp / FOUR;
+    const int lane = (int)threadIdx.x % WARP, of_warp = CHANNELS / WARPS, cells = of_warp / FOUR;
     at.row = lane / cells;
     at.c = (int)threadIdx.x / WARP * of_warp + lane % cells * FOUR;
     at.e = at.e0 + at.c;
@@ -59,7 +59,9 @@ static __device__ __forceinline__ int ls_cuda_least(int64_t a, int b) {
     return a < b ? (int)a : b;
 }
 
-template <int K> struct square { float at[K][EACH]; /* [channel][state] */ };
+typedef struct square {
+    float at[SQUARE][SQUARE]; /* [channel][state] */
+} square;
 
 /* A strip's part of what lies [strips][batch][...]. */
 template <typename T>
@@ -68,35 +70,31 @@ static __device__ __forceinline__ int64_t strip_row(const ls_cuda_scan<T> &job, 
 }
 
 /* Between registers and rows [E][16]. */
-template <int K>
-static __device__ __forceinline__ void load_square(const place &at, const float *rows,
-                                                   square<K> &to) {
+static __device__ __forceinline__ void load_square(const place &at, const float *rows, square &to) {
 #pragma unroll
-    for (int k = 0; k < K; k++) {
-        float zero[EACH] = {};
+    for (int k = 0; k < SQUARE; k++) {
+        float zero[SQUARE] = {};
         if (at.exists)
-            ls_cuda_load<EACH>(rows + (at.e0 + at.first + k) * STATES + at.q * EACH, to.at[k]);
+            ls_cuda_load<SQUARE>(rows + (at.e0 + at.first + k) * STATES + at.q * SQUARE, to.at[k]);
         else
             memcpy(to.at[k], zero, sizeof zero);
     }
 }
-template <int K>
 static __device__ __forceinline__ void store_square(const place &at, float *rows,
-                                                    const square<K> &from) {
+                                                    const square &from) {
     if (!at.exists) return;
 #pragma unroll
-    for (int k = 0; k < K; k++)
-        ls_cuda_store<EACH>(rows + (at.e0 + at.first + k) * STATES + at.q * EACH, from.at[k]);
+    for (int k = 0; k < SQUARE; k++)
+        ls_cuda_store<SQUARE>(rows + (at.e0 + at.first + k) * STATES + at.q * SQUARE, from.at[k]);
 }
 
-template <int K>
 static __device__ __forceinline__ void load_rates(const place &at, const float *A_log,
-                                                  square<K> &rate) {
+                                                  square &rate) {
     load_square(at, A_log, rate);
 #pragma unroll
-    for (int k = 0; k < K; k++)
+    for (int k = 0; k < SQUARE; k++)
 #pragma unroll
-        for (int i = 0; i < EACH; i++) rate.at[k][i] = ls_scan_rate(rate.at[k][i]);
+        for (int i = 0; i < SQUARE; i++) rate.at[k][i] = ls_scan_rate(rate.at[k][i]);
 }
 
 /* ---- operands of a tile ---- */
@@ -159,7 +157,7 @@ struct channel_parameters {
 };
 
 /* Rows of B and C on their way to shared memory: a thread has one column of some rows. */
-template <typename T, int ROWS, int THREADS> struct rows_BC {
+template <typename T, int ROWS> struct rows_BC {
     enum { APART = THREADS / (2 * STATES), COUNT = ROWS / APART };
     T value[COUNT]; /* widened only where it is needed: that would wait for it */
 
@@ -190,32 +188,30 @@ template <typename T, int ROWS, int THREADS> struct rows_BC {
 
 /* ---- one token ---- */
 
-template <int K>
-static __device__ __forceinline__ void advance(const square<K> &rate, const float *step_row,
+static __device__ __forceinline__ void advance(const square &rate, const float *step_row,
                                                const float *moved_row, const float *B_row,
-                                               square<K> &h) {
-    float step[K], moved[K], B[EACH];
-    ls_cuda_load<K>(step_row, step);
-    ls_cuda_load<K>(moved_row, moved);
-    ls_cuda_load<EACH>(B_row, B);
+                                               square &h) {
+    float step[SQUARE], moved[SQUARE], B[SQUARE];
+    ls_cuda_load<SQUARE>(step_row, step);
+    ls_cuda_load<SQUARE>(moved_row, moved);
+    ls_cuda_load<SQUARE>(B_row, B);
 #pragma unroll
-    for (int k = 0; k < K; k++)
+    for (int k = 0; k < SQUARE; k++)
 #pragma unroll
-        for (int i = 0; i < EACH; i++)
+        for (int i = 0; i < SQUARE; i++)
             h.at[k][i] = ls_scan_exp2(step[k] * rate.at[k][i]) * h.at[k][i] + moved[k] * B[i];
 }
 
 /* What the thread's states add to the outputs of its channels. */
-template <int K>
-static __device__ __forceinline__ void outputs(const square<K> &h, const float *C_row,
-                                               float (&out)[K]) {
-    float C[EACH];
-    ls_cuda_load<EACH>(C_row, C);
+static __device__ __forceinline__ void outputs(const square &h, const float *C_row,
+                                               float (&out)[SQUARE]) {
+    float C[SQUARE];
+    ls_cuda_load<SQUARE>(C_row, C);
 #pragma unroll
-    for (int k = 0; k < K; k++) {
+    for (int k = 0; k < SQUARE; k++) {
         out[k] = h.at[k][0] * C[0];
 #pragma unroll
-        for (int i = 1; i < EACH; i++) out[k] += h.at[k][i] * C[i];
+        for (int i = 1; i < SQUARE; i++) out[k] += h.at[k][i] * C[i];
     }
 }
 

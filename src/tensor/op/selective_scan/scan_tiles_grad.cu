@@ -6,15 +6,11 @@
 #include "tensor/op/selective_scan/scan_tiles.cuh"
 
 enum {
-    SQUARE = 4, /* channels of a thread */
-    THREADS = CHANNELS / SQUARE * SHARERS,
-    WARPS = THREADS / WARP,
     TILE = 4,
     TILES_OF_CHUNK = LS_SCAN_CHUNK / TILE,
     AGAIN = 16, /* tokens that are prepared at once on the first way through a chunk */
     FLOATS_OF_STATE = CHANNELS * STATES
 };
-typedef square<SQUARE> own_square;
 
 enum { OUT, ALONG_A, ALONG_B, SUMS };
 
@@ -43,15 +39,15 @@ template <typename T> struct backward_tile {
 };
 
 /* A thread's square between registers and a place of the block's own, side by side. */
-static __device__ __forceinline__ void leave(float *slot, const own_square &h) {
+static __device__ __forceinline__ void leave(float *slot, const square &h) {
 #pragma unroll
     for (int k = 0; k < SQUARE; k++)
-        ls_cuda_store<EACH>(slot + (k * THREADS + (int)threadIdx.x) * EACH, h.at[k]);
+        ls_cuda_store<SQUARE>(slot + (k * THREADS + (int)threadIdx.x) * SQUARE, h.at[k]);
 }
-static __device__ __forceinline__ void fetch(const float *slot, own_square &h) {
+static __device__ __forceinline__ void fetch(const float *slot, square &h) {
 #pragma unroll
     for (int k = 0; k < SQUARE; k++)
-        ls_cuda_load<EACH>(slot + (k * THREADS + (int)threadIdx.x) * EACH, h.at[k]);
+        ls_cuda_load<SQUARE>(slot + (k * THREADS + (int)threadIdx.x) * SQUARE, h.at[k]);
 }
 
 /* The first half of `values` plus what the lane `apart` away has of it, or the second half where
@@ -74,7 +70,7 @@ template <typename T, bool GATED> struct backward_rows {
     const ls_cuda_scan<T> &job;
     const place at;
     backward_tile<T> &tile;
-    rows_BC<T, TILE, THREADS> BC;
+    rows_BC<T, TILE> BC;
 
     int64_t chunk; /* the first row of the chunk that is walked through */
 
@@ -199,7 +195,7 @@ template <typename T> struct again_rows {
     const ls_cuda_scan<T> &job;
     const place &at;
     backward_tile<T> &tile;
-    rows_BC<T, AGAIN, THREADS> BC;
+    rows_BC<T, AGAIN> BC;
 
     const int64_t chunk;
 
@@ -238,9 +234,9 @@ template <typename T> struct again_rows {
 
 /* Leaves the states before each of a chunk's tiles; h is that before the first. */
 template <typename T>
-static __device__ __forceinline__ void
-walk_again(const ls_cuda_scan<T> &job, const place &at, const own_square &rate, int64_t chunk,
-           int tiles, backward_tile<T> &tile, own_square &h, float *slots) {
+static __device__ __forceinline__ void walk_again(const ls_cuda_scan<T> &job, const place &at,
+                                                  const square &rate, int64_t chunk, int tiles,
+                                                  backward_tile<T> &tile, square &h, float *slots) {
     again_rows<T> rows = {job, at, tile, {}, chunk};
     const int count = (tiles - 1) * TILE; /* nobody needs the state after the last tile */
     leave(slots, h);
@@ -255,7 +251,7 @@ walk_again(const ls_cuda_scan<T> &job, const place &at, const own_square &rate, 
 #pragma unroll
             for (int t = t0; t < t0 + TILE; t++)
                 advance(rate, &tile.again.step[t][at.first], &tile.again.moved[t][at.first],
-                        &tile.again.BC[which][t][at.q * EACH], h);
+                        &tile.again.BC[which][t][at.q * SQUARE], h);
             leave(slots + ((begin + t0) / TILE + 1) * FLOATS_OF_STATE, h);
         }
         __syncwarp();
@@ -267,7 +263,7 @@ walk_again(const ls_cuda_scan<T> &job, const place &at, const own_square &rate, 
 /* What a thread carries from tile to tile: the gradient of its states that comes from later tokens,
  * and the sums of that of their rates over time. */
 struct carried {
-    own_square later, dA;
+    square later, dA;
 };
 
 /* A thread's parts of the sums over states. */
@@ -280,33 +276,33 @@ static __device__ __forceinline__ void put_states(const place &at, backward_tile
  * four for C. */
 static __device__ __forceinline__ void put_channels(const place &at,
                                                     float (&dBC)[WARPS][2 * STATES],
-                                                    const float (&dB)[EACH],
-                                                    const float (&dC)[EACH]) {
+                                                    const float (&dB)[SQUARE],
+                                                    const float (&dC)[SQUARE]) {
     const int lane = (int)threadIdx.x % WARP, c = lane / SHARERS;
-    float both[2 * EACH];
+    float both[2 * SQUARE];
 #pragma unroll
-    for (int i = 0; i < EACH; i++) both[i] = dB[i], both[EACH + i] = dC[i];
+    for (int i = 0; i < SQUARE; i++) both[i] = dB[i], both[SQUARE + i] = dC[i];
     halve(both, 8, 16, (lane & 16) != 0);
     halve(both, 4, 8, (lane & 8) != 0);
     halve(both, 2, 4, (lane & 4) != 0);
-    dBC[threadIdx.x / WARP][c / EACH * STATES + at.q * EACH + c % EACH] = both[0];
+    dBC[threadIdx.x / WARP][c / SQUARE * STATES + at.q * SQUARE + c % SQUARE] = both[0];
 }
 
 template <typename T>
-static __device__ __forceinline__ void
-back(const place &at, const own_square &rate, int which, int t, const own_square &before,
-     const own_square &after, carried &sums, backward_tile<T> &tile) {
-    float step[SQUARE], moved[SQUARE], dy[SQUARE], B[EACH], C[EACH];
-    float along_A[SQUARE] = {}, along_B[SQUARE] = {}, dB[EACH] = {}, dC[EACH] = {};
+static __device__ __forceinline__ void back(const place &at, const square &rate, int which, int t,
+                                            const square &before, const square &after,
+                                            carried &sums, backward_tile<T> &tile) {
+    float step[SQUARE], moved[SQUARE], dy[SQUARE], B[SQUARE], C[SQUARE];
+    float along_A[SQUARE] = {}, along_B[SQUARE] = {}, dB[SQUARE] = {}, dC[SQUARE] = {};
     ls_cuda_load<SQUARE>(&tile.step[t][at.first], step);
     ls_cuda_load<SQUARE>(&tile.moved[t][at.first], moved);
     ls_cuda_load<SQUARE>(&tile.dy[t][at.first], dy);
-    ls_cuda_load<EACH>(&tile.BC[which][t][at.q * EACH], B);
-    ls_cuda_load<EACH>(&tile.BC[which][t][STATES + at.q * EACH], C);
+    ls_cuda_load<SQUARE>(&tile.BC[which][t][at.q * SQUARE], B);
+    ls_cuda_load<SQUARE>(&tile.BC[which][t][STATES + at.q * SQUARE], C);
 #pragma unroll
     for (int k = 0; k < SQUARE; k++)
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
+        for (int i = 0; i < SQUARE; i++) {
             const float decay = ls_scan_exp2(step[k] * rate.at[k][i]);
             const float here = sums.later.at[k][i] + dy[k] * C[i], earlier = here * decay;
             const float through = earlier * before.at[k][i];
@@ -323,19 +319,19 @@ back(const place &at, const own_square &rate, int which, int t, const own_square
 }
 
 template <typename T, bool GATED>
-static __device__ __forceinline__ void there_and_back(const place &at, const own_square &rate,
-                                                      int which, const own_square &h, carried &sums,
+static __device__ __forceinline__ void there_and_back(const place &at, const square &rate,
+                                                      int which, const square &h, carried &sums,
                                                       backward_tile<T> &tile) {
-    own_square states[TILE + 1];
+    square states[TILE + 1];
     states[0] = h;
 #pragma unroll
     for (int t = 0; t < TILE; t++) {
         states[t + 1] = states[t];
         advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first],
-                &tile.BC[which][t][at.q * EACH], states[t + 1]);
+                &tile.BC[which][t][at.q * SQUARE], states[t + 1]);
         if (!GATED) continue;
         float out[SQUARE];
-        outputs(states[t + 1], &tile.BC[which][t][STATES + at.q * EACH], out);
+        outputs(states[t + 1], &tile.BC[which][t][STATES + at.q * SQUARE], out);
         put_states(at, tile, OUT, t, out);
     }
 #pragma unroll
@@ -352,9 +348,9 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     backward_states(const ls_cuda_scan<T> job) {
     extern __shared__ __align__(16) unsigned char shared[];
     backward_tile<T> &tile = *(backward_tile<T> *)shared;
-    backward_rows<T, GATED> rows = {job, place_of<SQUARE>(job), tile, {}, 0};
+    backward_rows<T, GATED> rows = {job, place_of(job), tile, {}, 0};
     const place &at = rows.at;
-    own_square rate, later = {};
+    square rate, later = {};
     float steps[SQUARE] = {};
     load_rates(at, job.A_log, rate);
     tile.own.take(job, at);
@@ -370,15 +366,15 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
         if (i > 0) rows.go_to(begin - TILE);
 #pragma unroll
         for (int t = TILE - 1; t >= 0; t--) { /* steps beyond the last token are 0 */
-            float step[SQUARE], dy[SQUARE], C[EACH];
+            float step[SQUARE], dy[SQUARE], C[SQUARE];
             ls_cuda_load<SQUARE>(&tile.step[t][at.first], step);
             ls_cuda_load<SQUARE>(&tile.dy[t][at.first], dy);
-            ls_cuda_load<EACH>(&tile.BC[which][t][STATES + at.q * EACH], C);
+            ls_cuda_load<SQUARE>(&tile.BC[which][t][STATES + at.q * SQUARE], C);
 #pragma unroll
             for (int k = 0; k < SQUARE; k++) {
                 steps[k] += step[k];
 #pragma unroll
-                for (int i = 0; i < EACH; i++)
+                for (int i = 0; i < SQUARE; i++)
                     later.at[k][i] =
                         (later.at[k][i] + dy[k] * C[i]) * ls_scan_exp2(step[k] * rate.at[k][i]);
             }
@@ -396,12 +392,12 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     backward(const ls_cuda_scan<T> job) {
     extern __shared__ __align__(16) unsigned char shared[];
     backward_tile<T> &tile = *(backward_tile<T> *)shared;
-    backward_rows<T, GATED> rows = {job, place_of<SQUARE>(job), tile, {}, 0};
+    backward_rows<T, GATED> rows = {job, place_of(job), tile, {}, 0};
     const place &at = rows.at;
     const float nothing[FOUR] = {};
     float *slots = job.states + ((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * TILES_OF_CHUNK *
                                     FLOATS_OF_STATE;
-    own_square rate, h;
+    square rate, h;
     carried sums = {};
     tile.own.take(job, at);
     store_four(&tile.dD[at.row][at.c], nothing);
@@ -445,7 +441,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
 #pragma unroll
     for (int k = 0; k < SQUARE; k++)
 #pragma unroll
-        for (int i = 0; i < EACH; i++) sums.dA.at[k][i] *= rate.at[k][i] * LS_SCAN_LN_2;
+        for (int i = 0; i < SQUARE; i++) sums.dA.at[k][i] *= rate.at[k][i] * LS_SCAN_LN_2;
     const int64_t piece = at.b * job.strips + blockIdx.y;
     store_square(at, job.sums_A + piece * job.E * STATES, sums.dA);
     rows.add_up(piece);
