@@ -22,8 +22,8 @@ enum {
     WARP = 32,
     THREADS = 128,
     WARPS = THREADS / WARP,
-    CHANNELS = THREADS / SHARERS * SQUARE,
-    FOUR = 4,              /* channels of a cell */
+    CHANNELS = THREADS / SHARERS * SQUARE, /* as many as threads */
+    FOUR = 4,                              /* channels of a cell */
     PADDED = CHANNELS + 8, /* so that the parts of four sharers lie in banks of their own */
     BLOCKS_PER_PROCESSOR = 3
 };
@@ -150,7 +150,6 @@ struct channel_parameters {
     template <typename T>
     __device__ __forceinline__ void take(const ls_cuda_scan<T> &job, const place &at) {
         const int own = (int)threadIdx.x, e = at.e0 + own;
-        if (own >= CHANNELS) return;
         D[own] = e < job.E && job.D != NULL ? job.D[e] : 0.0f;
         bias[own] = e < job.E && job.bias != NULL ? job.bias[e] : 0.0f;
     }

@@ -71,7 +71,6 @@ template <typename T, bool GATED> struct backward_rows {
     const place at;
     backward_tile<T> &tile;
     rows_BC<T, TILE> BC;
-
     int64_t chunk; /* the first row of the chunk that is walked through */
 
     /* Asks for `count` tokens from the first-th of the chunk on. */
@@ -196,7 +195,6 @@ template <typename T> struct again_rows {
     const place &at;
     backward_tile<T> &tile;
     rows_BC<T, AGAIN> BC;
-
     const int64_t chunk;
 
     __device__ __forceinline__ void ask(int first, int count) {

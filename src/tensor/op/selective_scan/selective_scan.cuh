@@ -1,7 +1,7 @@
 /* What the CUDA kernels of the selective scan share: a run of the operation as a plain value, and
  * the functions of one token.
  *
- * Two ways compute it: in tiles of tokens and channels for 16 real states (scan_tiles.cu), and a
+ * Two ways compute it: in tiles of tokens and channels for 16 real states (scan_tiles.cuh), and a
  * warp per channel for any number of them, real or complex (scan_warps.cu). Complex states, B and C
  * are pairs of floats. Both leave sums for the gradients of B and C by group of channels and of the
  * parameters by sequence; selective_scan_cuda.cu adds those up.
