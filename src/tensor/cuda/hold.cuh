@@ -1,7 +1,9 @@
-/* Complex numbers in double, and how a pole of a linear system becomes discrete. In double: what is
- * a rounding here would turn phases over long times. */
+/* Complex numbers, and how a pole of a linear system becomes discrete. That is done in double: what
+ * is a rounding there would turn phases over long times. */
 #ifndef LS_TENSOR_CUDA_HOLD_H
 #define LS_TENSOR_CUDA_HOLD_H
+
+#include <type_traits>
 
 #include "tensor/cuda/cuda.cuh"
 
@@ -11,20 +13,30 @@ extern "C" {
 
 typedef double2 ls_cuda_complex;
 
-static __device__ __forceinline__ ls_cuda_complex operator+(ls_cuda_complex a, ls_cuda_complex b) {
-    return make_double2(a.x + b.x, a.y + b.y);
+/* The type of a complex number's parts; there is none of what is no complex number. */
+template <typename N>
+using ls_cuda_part =
+    std::enable_if_t<std::is_same<N, float2>::value || std::is_same<N, double2>::value,
+                     decltype(N::x)>;
+
+template <typename N, typename R = ls_cuda_part<N>>
+static __device__ __forceinline__ N operator+(N a, N b) {
+    return N{a.x + b.x, a.y + b.y};
 }
-static __device__ __forceinline__ ls_cuda_complex operator-(ls_cuda_complex a, ls_cuda_complex b) {
-    return make_double2(a.x - b.x, a.y - b.y);
+template <typename N, typename R = ls_cuda_part<N>>
+static __device__ __forceinline__ N operator-(N a, N b) {
+    return N{a.x - b.x, a.y - b.y};
 }
-static __device__ __forceinline__ ls_cuda_complex operator*(ls_cuda_complex a, ls_cuda_complex b) {
-    return make_double2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+template <typename N, typename R = ls_cuda_part<N>>
+static __device__ __forceinline__ N operator*(N a, N b) {
+    return N{a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x};
 }
-static __device__ __forceinline__ ls_cuda_complex operator*(double a, ls_cuda_complex b) {
-    return make_double2(a * b.x, a * b.y);
+template <typename N> static __device__ __forceinline__ N operator*(ls_cuda_part<N> a, N b) {
+    return N{a * b.x, a * b.y};
 }
-static __device__ __forceinline__ ls_cuda_complex ls_cuda_conj(ls_cuda_complex a) {
-    return make_double2(a.x, -a.y);
+template <typename N, typename R = ls_cuda_part<N>>
+static __device__ __forceinline__ N ls_cuda_conj(N a) {
+    return N{a.x, -a.y};
 }
 static __device__ __forceinline__ ls_cuda_complex ls_cuda_inverse(ls_cuda_complex a) {
     double size = a.x * a.x + a.y * a.y;

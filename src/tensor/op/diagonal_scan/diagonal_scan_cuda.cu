@@ -18,19 +18,6 @@ enum { CHUNK = 32, MODES = 64, AHEAD = 8, CARRIED = 32 }; /* read ahead: steps, 
 
 /* ---- numbers within a chunk ---- */
 
-static __device__ __forceinline__ float2 operator+(float2 a, float2 b) {
-    return make_float2(a.x + b.x, a.y + b.y);
-}
-static __device__ __forceinline__ float2 operator*(float2 a, float2 b) {
-    return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
-}
-static __device__ __forceinline__ float2 operator*(float a, float2 b) {
-    return make_float2(a * b.x, a * b.y);
-}
-static __device__ __forceinline__ float2 ls_cuda_conj(float2 a) {
-    return make_float2(a.x, -a.y);
-}
-
 template <typename T> struct walked;
 template <> struct walked<float> {
     typedef double real;

@@ -98,25 +98,26 @@ static size_t backward_workspace(const ls_node *node, int threads) {
            sizeof(float);
 }
 
-/* to[row][i] = the sum over groups, in their order. */
+/* dB and dC [row][i] = the sums over groups, in their order; blocks of y = 1 have those of C. */
 template <typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    add_groups(const float *sums, int groups, int64_t apart, int64_t rows, int M,
-               ls_cuda_scan_rows<T> to) {
-    int64_t i = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
-    if (i >= rows * M) return;
+    add_groups(const ls_cuda_scan<T> job, int64_t count, const ls_cuda_divisor by_M) {
+    const int64_t i = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
+    if (i >= count) return;
+    const float *const sums = job.sums_BC + blockIdx.y * count + i;
     float sum = 0;
 #pragma unroll 4
-    for (int group = 0; group < groups; group++) sum += sums[group * apart + i];
-    to.at(i / M)[i % M] = ls_cuda_narrow<T>(sum);
+    for (int group = 0; group < job.groups; group++) sum += sums[group * 2 * count];
+    uint64_t n;
+    const int64_t row = (int64_t)ls_cuda_divide((uint64_t)i, by_M, &n);
+    (blockIdx.y == 0 ? job.dB : job.dC).at(row)[n] = ls_cuda_narrow<T>(sum);
 }
 
-template <typename T>
-static void add_up_rows(const ls_run *run, const ls_cuda_scan<T> *job, const float *sums,
-                        const ls_cuda_scan_rows<T> &to) {
-    int64_t rows = job->batch * job->length;
-    add_groups<<<ls_cuda_blocks(rows * job->M, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
-                 ls_cuda_of(run)->stream>>>(sums, job->groups, 2 * rows * job->M, rows, job->M, to);
+template <typename T> static void add_up_rows(const ls_run *run, const ls_cuda_scan<T> *job) {
+    const int64_t count = job->batch * job->length * job->M;
+    const dim3 blocks(ls_cuda_blocks(count, LS_CUDA_THREADS), 2);
+    add_groups<<<blocks, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(*job, count,
+                                                                        ls_cuda_divisor_of(job->M));
     ls_cuda_launched(run, "selective_scan_grad");
 }
 
@@ -154,8 +155,7 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
         ls_cuda_scan_tiles_grad(run, &job);
     else
         ls_cuda_scan_warps_grad(run, &job);
-    add_up_rows(run, &job, job.sums_BC, job.dB);
-    add_up_rows(run, &job, job.sums_BC + job.batch * job.length * job.M, job.dC);
+    add_up_rows(run, &job);
     const int64_t pieces = job.batch * job.strips;
     add_up_parameter(run, node->in[LS_SCAN_A_LOG], job.sums_A, pieces);
     add_up_parameter(run, node->in[LS_SCAN_A_IM], job.sums_A + job.batch * job.E * job.N, pieces);
