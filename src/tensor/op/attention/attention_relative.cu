@@ -27,9 +27,11 @@ static_assert(LS_TILE_WARPS * 16 == TILE, "a band of each tile for each warp");
 /* A tile of queries, one of keys and a strip of relative keys. A pair's distance is the sum of the
  * offsets of its query and its key. */
 template <int D> struct tiles {
-    ls_cuda_bf16 q[TILE * ls_tile_shape<D>::STRIDE], u[TILE * ls_tile_shape<D>::STRIDE];
-    ls_cuda_bf16 k[TILE * ls_tile_shape<D>::STRIDE], v[TILE * ls_tile_shape<D>::STRIDE];
-    ls_cuda_bf16 strip[TILE * ls_tile_shape<D>::STRIDE];
+    ls_cuda_bf16 q[TILE * ls_tile_shape<ls_cuda_bf16, D>::STRIDE],
+        u[TILE * ls_tile_shape<ls_cuda_bf16, D>::STRIDE];
+    ls_cuda_bf16 k[TILE * ls_tile_shape<ls_cuda_bf16, D>::STRIDE],
+        v[TILE * ls_tile_shape<ls_cuda_bf16, D>::STRIDE];
+    ls_cuda_bf16 strip[TILE * ls_tile_shape<ls_cuda_bf16, D>::STRIDE];
     float scratch[LS_TILE_WARPS][16 * SCRATCH_ROW];
     ls_tile_bounds bounds[TILE]; /* of keys */
     int query_offset[TILE], key_offset[TILE];
@@ -38,7 +40,7 @@ template <int D> struct tiles {
 /* What gradients need besides. Sheets have the queries of the tile as rows. */
 template <int D> struct grad_tiles {
     tiles<D> common;
-    ls_cuda_bf16 d_out[TILE * ls_tile_shape<D>::STRIDE];
+    ls_cuda_bf16 d_out[TILE * ls_tile_shape<ls_cuda_bf16, D>::STRIDE];
     ls_cuda_bf16 weights[TILE * SHEET], sheet[TILE * SHEET];
     float lse[TILE], dot[TILE];
 };
@@ -49,7 +51,7 @@ template <int D> struct grad_tiles {
 template <int D>
 static __device__ void add_product(float c[1][D / 8][4], const ls_cuda_bf16 *a,
                                    const ls_cuda_bf16 *b, bool transposed) {
-    enum { STRIDE = ls_tile_shape<D>::STRIDE };
+    enum { STRIDE = ls_tile_shape<ls_cuda_bf16, D>::STRIDE };
     const int lane = (int)threadIdx.x % 32;
     const ls_cuda_bf16 *b_lane = b + (lane % 16) * STRIDE + lane / 16 * 8;
 #pragma unroll
@@ -161,7 +163,7 @@ static __device__ __forceinline__ void each_pair(const tiles<D> &at, int band, W
 template <int D>
 static __device__ void score(const ls_cuda_attention &job, const ls_cuda_key_set &s, int h,
                              ls_cuda_span range, tiles<D> &at, float scores[1][TILE / 8][4]) {
-    enum { STRIDE = ls_tile_shape<D>::STRIDE };
+    enum { STRIDE = ls_tile_shape<ls_cuda_bf16, D>::STRIDE };
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int warp = (int)threadIdx.x / 32, band = warp * 16;
     float *scratch = at.scratch[warp];
@@ -243,7 +245,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
         ls_copies_end(); /* of queries that have no keys */
         ls_copies_wait<0>();
     }
-    ls_tile_store<D, 1>(job, state, b, h, warp_row, ls_part_rows{});
+    ls_tile_store<ls_cuda_bf16, D, 1>(job, state, b, h, warp_row, ls_part_rows{});
 }
 
 /* ---- gradients ---- */
@@ -283,7 +285,8 @@ static __device__ void differentiate(const ls_cuda_attention &job, const ls_cuda
     const int lane = (int)threadIdx.x % 32, g = lane / 4, band = (int)threadIdx.x / 32 * 16;
     score(job, s, h, range, at.common, p);
     if (!full) admit(p, at.common.bounds, row + band);
-    ls_tile_scores<D, 1, TILE>(ds, at.d_out + band * ls_tile_shape<D>::STRIDE, at.common.v);
+    ls_tile_scores<D, 1, TILE>(ds, at.d_out + band * ls_tile_shape<ls_cuda_bf16, D>::STRIDE,
+                               at.common.v);
 #pragma unroll
     for (int n = 0; n < TILE / 8; n++)
 #pragma unroll
@@ -401,9 +404,10 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
         }
         if (part != NULL) add_to_part<D>(part, summed, band, s.relative_rows, job.K, dr);
         ls_copies_wait<0>();
-        ls_tile_store_rows<D, 1>(s.dq, job.K, dq, job.scale, b, h, row + band, job.T, job.T);
-        ls_tile_store_rows<D, 1>(s.drelative_q, job.K, du, job.scale, b, h, row + band, job.T,
-                                 job.T);
+        ls_tile_store_rows<ls_cuda_bf16, D, 1>(s.dq, job.K, dq, job.scale, b, h, row + band, job.T,
+                                               job.T);
+        ls_tile_store_rows<ls_cuda_bf16, D, 1>(s.drelative_q, job.K, du, job.scale, b, h,
+                                               row + band, job.T, job.T);
     }
 }
 
@@ -437,8 +441,10 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
             add_product<D>(dk, at.sheet + band, at.common.q, true);
         }
     }
-    ls_tile_store_rows<D, 1>(s.dk, job.K, dk, job.scale, b, h, row + band, s.keys, s.key_rows);
-    ls_tile_store_rows<D, 1>(s.dv, job.K, dv, 1, b, h, row + band, s.keys, s.key_rows);
+    ls_tile_store_rows<ls_cuda_bf16, D, 1>(s.dk, job.K, dk, job.scale, b, h, row + band, s.keys,
+                                           s.key_rows);
+    ls_tile_store_rows<ls_cuda_bf16, D, 1>(s.dv, job.K, dv, 1, b, h, row + band, s.keys,
+                                           s.key_rows);
 }
 
 /* ---- on the host ---- */
