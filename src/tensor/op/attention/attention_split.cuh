@@ -1,10 +1,10 @@
 /* Products of f32 tiles on the tensor units, as accurate as sums of f32 products.
  *
- * A number is the sum of two of tf32 (11 significant bits each): x = high + low, off by 2^-23 of x at
- * most. A product is low high + high low + high high; what is left out is 2^-24 of it. The units
+ * A number is the sum of two of tf32 (11 significant bits each): x = high + low, off by 2^-23 of x
+ * at most. A product is low high + high low + high high; what is left out is 2^-24 of it. The units
  * cut off what they add instead of rounding it, so long sums would shrink. Therefore the small
- * products have sums of their own, and sums over 32 columns at most are made on the units; those are
- * added up in f32.
+ * products have sums of their own, and the units make sums over 32 columns at most, which are added
+ * up in f32.
  *
  * How the 32 lanes hold the parts of m16n8k8: with g = lane / 4 and t = lane % 4 the left factor is
  * at rows g, g + 8, g, g + 8 and columns t, t, t + 4, t + 4, the right one at rows t, t + 4 and
@@ -105,12 +105,33 @@ __device__ static inline void ls_tile_scores(float c[M][COLUMNS / 8][4], const f
     }
 }
 
+/* c[m][n] += a b: rows 2t and 2t + 1 of each step of 8 rows of b meet the left factor's columns t
+ * and t + 4. */
+template <int D, int M, int STEPS>
+__device__ static inline void ls_split_gather(float c[M][D / 8][4],
+                                              const ls_split_left<M, STEPS> &left, const float *b) {
+    enum { STRIDE = ls_tile_shape<float, D>::STRIDE };
+    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const float *b_lane = b + 2 * t * STRIDE + g;
+#pragma unroll
+    for (int n = 0; n < D / 8; n++) {
+        float right[2 * STEPS], sums[M][4];
+#pragma unroll
+        for (int k = 0; k < STEPS; k++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) right[2 * k + i] = b_lane[(8 * k + i) * STRIDE + 8 * n];
+        ls_split_multiply<M, STEPS>(sums, left, right);
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) c[m][n][i] += sums[m][i];
+    }
+}
+
 template <int D, int M, int COLUMNS>
 __device__ static inline void ls_tile_gather(float c[M][D / 8][4], const float p[M][COLUMNS / 8][4],
                                              const float *b) {
-    enum { STRIDE = ls_tile_shape<float, D>::STRIDE, STEPS = COLUMNS < 32 ? COLUMNS / 8 : 4 };
-    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const float *b_lane = b + 2 * t * STRIDE + g;
+    enum { STEPS = 4 };
 #pragma unroll
     for (int first = 0; first < COLUMNS / 8; first += STEPS) {
         ls_split_left<M, STEPS> left;
@@ -122,20 +143,7 @@ __device__ static inline void ls_tile_gather(float c[M][D / 8][4], const float p
                 for (int i = 0; i < 4; i++) /* rows g, g + 8 of a column, then of the next */
                     ls_split(p[m][first + k][i % 2 * 2 + i / 2], left.high[m][k][i],
                              left.low[m][k][i]);
-#pragma unroll
-        for (int n = 0; n < D / 8; n++) {
-            float right[2 * STEPS], sums[M][4];
-#pragma unroll
-            for (int k = 0; k < STEPS; k++)
-#pragma unroll
-                for (int i = 0; i < 2; i++)
-                    right[2 * k + i] = b_lane[(8 * (first + k) + i) * STRIDE + 8 * n];
-            ls_split_multiply<M, STEPS>(sums, left, right);
-#pragma unroll
-            for (int m = 0; m < M; m++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) c[m][n][i] += sums[m][i];
-        }
+        ls_split_gather<D, M, STEPS>(c, left, b + 8 * first * ls_tile_shape<float, D>::STRIDE);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Tiles of attention on the tensor units (sm_80 and later): bf16 in, f32 sums.
+/* Tiles of attention on the tensor units (sm_80 and later): bf16 in, f32 sums; for operands in f32
+ * see attention_split.cuh.
  *
  * A tile lies in shared memory row by row, each row padded by 16 bytes so that eight rows at one
  * column fall on different banks. A block has four warps; each takes M bands of 16 rows of the
@@ -494,8 +495,8 @@ ls_query_tiles(const ls_cuda_attention &job, const ls_cuda_key_set &s, int row, 
 
 /* ---- what an outer tile passes over ---- */
 
-/* Tiles one after the other, or those of the blocks of a list, each of `across` tiles. SIZE: the rows
- * of a tile. */
+/* Tiles one after the other, or those of the blocks of a list, each of `across` tiles. SIZE: the
+ * rows of a tile. */
 typedef struct ls_tile_walk {
     const int32_t *at, *times; /* of the first block; NULL: tile `step` is number `step` */
     int full_first, full_end;  /* complete tiles (of a list: their rows) that need no predicate */
