@@ -1,6 +1,6 @@
 """PyTorch beside `longshot bench what=attention`: attention alone, forward or with its
 gradients. On the processor scaled_dot_product_attention; on a device its flash and cuDNN forms for plain
-causal attention, and compiled flex_attention for slopes and windows."""
+causal attention (in f32 its memory-efficient form), and compiled flex_attention for slopes and windows."""
 import torch
 import torch.nn.functional as F
 
@@ -40,6 +40,8 @@ def methods(given, device):
                 return plain(q, k, v)
         return call
 
+    if given.kind is torch.float32:  # the two others take 16 bits alone
+        return {"efficient": chosen(SDPBackend.EFFICIENT_ATTENTION)}
     return {"flash": chosen(SDPBackend.FLASH_ATTENTION), "cuDNN": chosen(SDPBackend.CUDNN_ATTENTION)}
 
 

@@ -22,22 +22,30 @@
 
 #include <type_traits>
 
-#include "tensor/op/attention/attention_tiles.cuh"
-
-enum { INNER = LS_ATTENTION_TILE };
+#include "tensor/op/attention/attention_split.cuh"
 
 void ls_cuda_attention_grad_64(const ls_run *run, const ls_cuda_attention *job);
 void ls_cuda_attention_grad_128(const ls_run *run, const ls_cuda_attention *job);
+void ls_cuda_attention_grad_f32(const ls_run *run, const ls_cuda_attention *job);
+void ls_cuda_attention_grad_64_f32(const ls_run *run, const ls_cuda_attention *job);
+void ls_cuda_attention_grad_128_f32(const ls_run *run, const ls_cuda_attention *job);
 
-template <int D, bool KEYS_OUTER, bool LISTED> struct shape {
-    static const int BANDS = KEYS_OUTER && D > 64 ? 1 : 2;
+/* Tiles of f32 fill the shared memory, so there are twice the warps of one band each. */
+template <typename T, int D, bool KEYS_OUTER, bool LISTED> struct shape {
+    static const bool WIDE = sizeof(T) == sizeof(float);
+    static const int BANDS = WIDE || (KEYS_OUTER && D > 64) ? 1 : 2;
     /* a list's outer tile has 64 rows */
-    static const int WARPS = LISTED ? LS_ATTENTION_TILE / (BANDS * 16) : LS_TILE_WARPS;
+    static const int WARPS = LISTED ? LS_ATTENTION_TILE / (BANDS * 16)
+                             : WIDE ? 2 * LS_TILE_WARPS
+                                    : LS_TILE_WARPS;
     static const int THREADS = 32 * WARPS;
     static const int OUTER = WARPS * BANDS * 16;
+    static const int INNER = WIDE && D > 96 ? LS_ATTENTION_TILE / 2 : LS_ATTENTION_TILE;
     static const int COLUMNS = 32; /* scores computed at once */
-    static const int STRIDE = ls_tile_shape<D>::STRIDE;
-    static const int BLOCKS = 2 * (WARPS == 2 && D <= 64 ? 2 : 1); /* of a multiprocessor */
+    static const int STRIDE = ls_tile_shape<T, D>::STRIDE;
+    /* of a multiprocessor */
+    static const int BLOCKS =
+        WIDE ? (D <= 32 || (LISTED && D <= 64) ? 2 : 1) : 2 * (WARPS == 2 && D <= 64 ? 2 : 1);
 };
 
 /* What a block does: sequence, key head, first outer row, and the steps over inner tiles of its
@@ -50,15 +58,16 @@ typedef struct grad_work {
     double origin; /* coordinate of the first outer row */
 } grad_work;
 
-template <int D, int KIND, bool KEYS_OUTER, bool LISTED> struct grad_tiles {
-    typedef shape<D, KEYS_OUTER, LISTED> sizes;
+template <typename T, int D, int KIND, bool KEYS_OUTER, bool LISTED> struct grad_tiles {
+    typedef shape<T, D, KEYS_OUTER, LISTED> sizes;
+    static const int INNER = sizes::INNER;
     typedef ls_tile_kept<KIND> kept;
     typedef std::conditional_t<KEYS_OUTER, typename kept::key, typename kept::query> row_mark;
     typedef std::conditional_t<KEYS_OUTER, typename kept::query, typename kept::key> column_mark;
     static const bool PLAIN = KIND == LS_TILE_PLAIN;
     static const bool SUMMED = KIND == LS_TILE_TABLE && !KEYS_OUTER; /* sums of a table */
-    ls_cuda_bf16 outer[2][sizes::OUTER * sizes::STRIDE];             /* k, v or q, do */
-    ls_cuda_bf16 inner[2][2][INNER * sizes::STRIDE];                 /* [stage], q, do or k, v */
+    T outer[2][sizes::OUTER * sizes::STRIDE];                        /* k, v or q, do */
+    T inner[2][2][INNER * sizes::STRIDE];                            /* [stage], q, do or k, v */
     row_mark rows[KEYS_OUTER || !PLAIN ? sizes::OUTER : 1];
     column_mark columns[!KEYS_OUTER || !PLAIN ? INNER : 1];
     float strip[2][KIND == LS_TILE_TABLE ? sizes::OUTER + INNER : 1];          /* of each stage */
@@ -72,15 +81,18 @@ template <int D, int KIND, bool KEYS_OUTER, bool LISTED> struct grad_tiles {
 static __device__ int head_of(const grad_work &work, int step) {
     return work.heads_first + step / work.each;
 }
-static __device__ ls_tile_place place_of(const grad_work &work, int step) {
-    return ls_tile_place_of(work.walk, work.inner_first + step % work.each);
+template <int INNER> static __device__ ls_tile_place place_of(const grad_work &work, int step) {
+    return ls_tile_place_of<INNER>(work.walk, work.inner_first + step % work.each);
 }
 
-template <int D, int KIND, bool KEYS_OUTER, bool LISTED>
+template <typename T, int D, int KIND, bool KEYS_OUTER, bool LISTED>
 static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_key_set &s,
                            const grad_work &work, int step, int row,
-                           grad_tiles<D, KIND, KEYS_OUTER, LISTED> &tiles) {
-    enum { THREADS = shape<D, KEYS_OUTER, LISTED>::THREADS };
+                           grad_tiles<T, D, KIND, KEYS_OUTER, LISTED> &tiles) {
+    enum {
+        THREADS = shape<T, D, KEYS_OUTER, LISTED>::THREADS,
+        INNER = shape<T, D, KEYS_OUTER, LISTED>::INNER
+    };
     const int stage = step % 2, h = head_of(work, step);
     const int width = ls_cuda_pass_width(job, job.pass);
     if (KEYS_OUTER) {
@@ -103,7 +115,7 @@ static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_key_set &
                                        width);
     }
     if constexpr (KIND == LS_TILE_TABLE) {
-        enum { OUTER = shape<D, KEYS_OUTER, LISTED>::OUTER };
+        enum { OUTER = shape<T, D, KEYS_OUTER, LISTED>::OUTER };
         const int query = KEYS_OUTER ? row : work.row, key = KEYS_OUTER ? work.row : row;
         ls_tile_ask_strip<KEYS_OUTER ? INNER : OUTER, KEYS_OUTER ? OUTER : INNER, THREADS>(
             tiles.strip[stage], s, h, ls_tile_column(job, s, work.b, query, key));
@@ -112,13 +124,13 @@ static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_key_set &
 }
 
 /* The outer tile and what belongs to its rows. */
-template <int D, int KIND, bool KEYS_OUTER, bool LISTED>
+template <typename T, int D, int KIND, bool KEYS_OUTER, bool LISTED>
 static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_key_set &s,
                                  const grad_work &work,
-                                 grad_tiles<D, KIND, KEYS_OUTER, LISTED> &tiles) {
+                                 grad_tiles<T, D, KIND, KEYS_OUTER, LISTED> &tiles) {
     enum {
-        OUTER = shape<D, KEYS_OUTER, LISTED>::OUTER,
-        THREADS = shape<D, KEYS_OUTER, LISTED>::THREADS
+        OUTER = shape<T, D, KEYS_OUTER, LISTED>::OUTER,
+        THREADS = shape<T, D, KEYS_OUTER, LISTED>::THREADS
     };
     const int width = ls_cuda_pass_width(job, job.pass);
     if (KEYS_OUTER) {
@@ -176,7 +188,7 @@ static __device__ void store_part(float *to, int width, const float c[M][D / 8][
         for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
-                if (n * 8 >= width) break;
+                if (n * 8 + 2 * t >= width) break;
                 float2 *there =
                     (float2 *)(void *)(to + (m * 16 + g + 8 * half) * width + n * 8 + 2 * t);
                 const float2 before = more ? *there : float2{0, 0};
@@ -266,7 +278,7 @@ static __device__ void store_columns(const ls_cuda_attention &job, int columns, 
 
 /* ---- what a block does ---- */
 
-template <int D, bool KEYS_OUTER>
+template <int INNER, bool KEYS_OUTER>
 static __device__ grad_work listed_work(const ls_cuda_attention &job, const ls_cuda_key_set &s) {
     const ls_block_rows &list = KEYS_OUTER ? s.seen_by_keys : s.seen_by_queries;
     const ls_tile_piece piece = KEYS_OUTER ? ls_tile_piece_of(list, s.key_plan, s.key_position)
@@ -276,16 +288,16 @@ static __device__ grad_work listed_work(const ls_cuda_attention &job, const ls_c
     work.g = work.heads_first = piece.h; /* heads do not share keys */
     work.row = piece.row;
     work.slot = piece.slot;
-    work.walk = KEYS_OUTER
-                    ? ls_tile_walk_listed(list, piece, job.start, job.T, s.valid != NULL)
-                    : ls_tile_walk_listed(list, piece, s.key_position, s.keys, s.valid != NULL);
+    work.walk =
+        KEYS_OUTER
+            ? ls_tile_walk_listed<INNER>(list, piece, job.start, job.T, s.valid != NULL)
+            : ls_tile_walk_listed<INNER>(list, piece, s.key_position, s.keys, s.valid != NULL);
     work.each = work.end = (piece.end - piece.first) * work.walk.across;
     return work;
 }
 
-template <int D, bool KEYS_OUTER>
+template <int OUTER, int INNER, bool KEYS_OUTER>
 static __device__ grad_work range_work(const ls_cuda_attention &job, const ls_cuda_key_set &s) {
-    enum { OUTER = shape<D, KEYS_OUTER, false>::OUTER };
     const int y = (int)blockIdx.y, heads = job.H / job.G;
     const ls_cuda_parts &parts = KEYS_OUTER ? s.key_parts : s.query_parts;
     const int tiles = (int)gridDim.x / parts.parts, tile = (int)blockIdx.x % tiles;
@@ -327,18 +339,19 @@ static __device__ int64_t slots_of(const ls_cuda_attention &job, const ls_cuda_k
     return (int64_t)gridDim.x * gridDim.y * gridDim.z;
 }
 
-template <int D, int KIND, bool KEYS_OUTER, bool LISTED>
-__global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
-                                         shape<D, KEYS_OUTER, LISTED>::BLOCKS)
+template <typename T, int D, int KIND, bool KEYS_OUTER, bool LISTED>
+__global__ static void __launch_bounds__(shape<T, D, KEYS_OUTER, LISTED>::THREADS,
+                                         shape<T, D, KEYS_OUTER, LISTED>::BLOCKS)
     backward(const __grid_constant__ ls_cuda_attention job, int at, int columns) {
-    typedef shape<D, KEYS_OUTER, LISTED> sizes;
-    typedef grad_tiles<D, KIND, KEYS_OUTER, LISTED> shared;
+    typedef shape<T, D, KEYS_OUTER, LISTED> sizes;
+    typedef grad_tiles<T, D, KIND, KEYS_OUTER, LISTED> shared;
     enum {
         BIASED = KIND == LS_TILE_BIASED,
         M = sizes::BANDS,
         COLUMNS = sizes::COLUMNS,
         STRIDE = sizes::STRIDE,
         OUTER = sizes::OUTER,
+        INNER = sizes::INNER,
         THREADS = sizes::THREADS
     };
     static_assert(INNER <= (int)THREADS, "a thread for each inner row's mark");
@@ -351,8 +364,8 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
     const bool decays = BIASED && s.log_decay != NULL;
     const float factor = job.scale * LS_CUDA_LOG2_E;
     if (thread == 0) {
-        tiles.work =
-            LISTED ? listed_work<D, KEYS_OUTER>(job, s) : range_work<D, KEYS_OUTER>(job, s);
+        tiles.work = LISTED ? listed_work<INNER, KEYS_OUTER>(job, s)
+                            : range_work<OUTER, INNER, KEYS_OUTER>(job, s);
         tiles.work.origin = KEYS_OUTER ? ls_cuda_map_at(s.key_at, s.key_position + tiles.work.row)
                                        : ls_cuda_map_at(s.query_at, job.start + tiles.work.row);
     }
@@ -364,15 +377,15 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
     float low = 0, high = 0; /* of the table's first and last column */
     ls_tile_place here = {0, false, 0}, next = here;
     if (work.first < work.end) {
-        here = place_of(work, work.first);
-        ask_outer<D, KIND, KEYS_OUTER, LISTED>(job, s, work, tiles);
-        ask<D, KIND, KEYS_OUTER, LISTED>(job, s, work, work.first, here.row, tiles);
-        if (work.first + 1 < work.end) next = place_of(work, work.first + 1);
+        here = place_of<INNER>(work, work.first);
+        ask_outer<T, D, KIND, KEYS_OUTER, LISTED>(job, s, work, tiles);
+        ask<T, D, KIND, KEYS_OUTER, LISTED>(job, s, work, work.first, here.row, tiles);
+        if (work.first + 1 < work.end) next = place_of<INNER>(work, work.first + 1);
     }
     for (int step = work.first; step < work.end; step++) {
         const int stage = step % 2;
         if (step + 1 < work.end) {
-            ask<D, KIND, KEYS_OUTER, LISTED>(job, s, work, step + 1, next.row, tiles);
+            ask<T, D, KIND, KEYS_OUTER, LISTED>(job, s, work, step + 1, next.row, tiles);
             ls_copies_wait<1>();
         } else {
             ls_copies_wait<0>();
@@ -386,7 +399,7 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
                 ls_tile_mark_key<KIND>(tiles.columns[thread], job, s, work.origin, work.b,
                                        here.row + thread);
         /* read long before it is needed */
-        const ls_tile_place after = step + 2 < work.end ? place_of(work, step + 2) : next;
+        const ls_tile_place after = step + 2 < work.end ? place_of<INNER>(work, step + 2) : next;
         __syncthreads();
         if constexpr (BIASED)
             if (decays) {
@@ -399,8 +412,8 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
         if (BIASED) bias = ls_tile_bias_of(job, s, head_of(work, step));
 #pragma unroll 1
         for (int column = 0; column < INNER; column += COLUMNS) {
-            const ls_cuda_bf16 *inner0 = tiles.inner[stage][0] + column * STRIDE;
-            const ls_cuda_bf16 *inner1 = tiles.inner[stage][1] + column * STRIDE;
+            const T *inner0 = tiles.inner[stage][0] + column * STRIDE;
+            const T *inner1 = tiles.inner[stage][1] + column * STRIDE;
             const int query = KEYS_OUTER ? stage * INNER + column : band;
             const auto *rows = tiles.rows + (KEYS_OUTER || !shared::PLAIN ? band : 0);
             const auto *across = tiles.columns + (!KEYS_OUTER || !shared::PLAIN ? column : 0);
@@ -417,11 +430,11 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
             ls_tile_scores<D, M, COLUMNS>(p, tiles.outer[0] + band * STRIDE, inner0);
             ls_tile_scores<D, M, COLUMNS>(ds, tiles.outer[1] + band * STRIDE, inner1);
             if (here.full && !BIASED)
-                ls_tile_differentiate<M, COLUMNS, KIND, KEYS_OUTER>(
+                ls_tile_differentiate<T, M, COLUMNS, KIND, KEYS_OUTER>(
                     p, ds, factor, bias, strip, true, here.more, 0, 0, rows, across,
                     tiles.lse + query, tiles.dot + query);
             else
-                ls_tile_differentiate<M, COLUMNS, KIND, KEYS_OUTER>(
+                ls_tile_differentiate<T, M, COLUMNS, KIND, KEYS_OUTER>(
                     p, ds, factor, bias, strip, here.full, here.more, work.row + band,
                     here.row + column, rows, across, tiles.lse + query, tiles.dot + query);
             if constexpr (shared::SUMMED)
@@ -444,26 +457,26 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
         store_part<D, M>(to, job.K, sums, job.scale, job.pass > 0);
         if (KEYS_OUTER) store_part<D, M>(to + values * OUTER * job.K, job.K, value_sums, 1, false);
     } else if (KEYS_OUTER) {
-        ls_tile_store_rows<D, M>(s.dk, job.K, sums, job.scale, work.b, work.g, work.row + band,
-                                 s.keys, s.key_rows);
-        ls_tile_store_rows<D, M>(s.dv, ls_cuda_pass_width(job, job.pass), value_sums, 1, work.b,
-                                 work.g, work.row + band, s.keys, s.key_rows);
+        ls_tile_store_rows<T, D, M>(s.dk, job.K, sums, job.scale, work.b, work.g, work.row + band,
+                                    s.keys, s.key_rows);
+        ls_tile_store_rows<T, D, M>(s.dv, ls_cuda_pass_width(job, job.pass), value_sums, 1, work.b,
+                                    work.g, work.row + band, s.keys, s.key_rows);
     } else {
-        ls_tile_store_rows<D, M>(s.dq, job.K, sums, job.scale, work.b, work.heads_first,
-                                 work.row + band, job.T, job.T);
+        ls_tile_store_rows<T, D, M>(s.dq, job.K, sums, job.scale, work.b, work.heads_first,
+                                    work.row + band, job.T, job.T);
     }
     if constexpr (shared::SUMMED)
         if (columns > 0) store_columns<sizes::WARPS>(job, columns, table_sums, low, high);
 }
 
-template <int D, int KIND, bool KEYS_OUTER, bool LISTED>
+template <typename T, int D, int KIND, bool KEYS_OUTER, bool LISTED>
 static void start(const ls_run *run, const ls_cuda_attention *job, int at, dim3 grid) {
-    typedef shape<D, KEYS_OUTER, LISTED> sizes;
-    typedef grad_tiles<D, KIND, KEYS_OUTER, LISTED> shared;
+    typedef shape<T, D, KEYS_OUTER, LISTED> sizes;
+    typedef grad_tiles<T, D, KIND, KEYS_OUTER, LISTED> shared;
     const int columns =
         shared::SUMMED && ls_cuda_attention_table_summed(job, at) ? job->set[at].table_rows : 0;
     const size_t bytes = sizeof(shared) + (size_t)(sizes::WARPS * columns) * sizeof(float);
-    auto *kernel = backward<D, KIND, KEYS_OUTER, LISTED>;
+    auto *kernel = backward<T, D, KIND, KEYS_OUTER, LISTED>;
     ls_cuda_note(
         ls_cuda_of(run),
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
@@ -474,69 +487,70 @@ static void start(const ls_run *run, const ls_cuda_attention *job, int at, dim3 
     if (columns > 0) ls_cuda_attention_table_join(run, job, at, (int)(grid.x * grid.z));
 }
 
-template <int D, int KIND, bool KEYS_OUTER>
+template <typename T, int D, int KIND, bool KEYS_OUTER>
 static void launch_listed(const ls_run *run, const ls_cuda_attention *job, int at) {
     const ls_cuda_key_set *s = &job->set[at];
     const ls_cuda_plan *plan = KEYS_OUTER ? &s->key_plan : &s->query_plan;
     const ls_block_rows *list = KEYS_OUTER ? &s->seen_by_keys : &s->seen_by_queries;
-    start<D, KIND, KEYS_OUTER, true>(
+    start<T, D, KIND, KEYS_OUTER, true>(
         run, job, at,
         dim3((unsigned)(plan->count * (list->size / LS_ATTENTION_TILE)),
              (unsigned)(job->H / list->heads), (unsigned)job->B));
 }
 
-template <int D, int KIND, bool KEYS_OUTER>
+template <typename T, int D, int KIND, bool KEYS_OUTER>
 static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
     const ls_cuda_key_set *s = &job->set[at];
-    const int outer = shape<D, KEYS_OUTER, false>::OUTER;
+    const int outer = shape<T, D, KEYS_OUTER, false>::OUTER;
     const ls_cuda_parts *parts = KEYS_OUTER ? &s->key_parts : &s->query_parts;
     const int rows = parts->slots ? parts->end - parts->first : KEYS_OUTER ? s->key_rows : job->T;
-    start<D, KIND, KEYS_OUTER, false>(run, job, at,
-                                      dim3((unsigned)((rows + outer - 1) / outer * parts->parts),
-                                           (unsigned)(KEYS_OUTER ? job->G : job->H),
-                                           (unsigned)job->B));
+    start<T, D, KIND, KEYS_OUTER, false>(run, job, at,
+                                         dim3((unsigned)((rows + outer - 1) / outer * parts->parts),
+                                              (unsigned)(KEYS_OUTER ? job->G : job->H),
+                                              (unsigned)job->B));
 }
 
 /* Of keys and values, or of queries and a table. */
-template <int D, bool PLAIN, bool KEYS_OUTER>
+template <typename T, int D, bool PLAIN, bool KEYS_OUTER>
 static void launch_side(const ls_run *run, const ls_cuda_attention *job, int at) {
     if constexpr (PLAIN) {
-        launch<D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
+        launch<T, D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
     } else {
         const ls_cuda_key_set *s = &job->set[at];
         const int kind = ls_tile_kind_of(job, s);
         if (s->query_plan.pieces != NULL) {
             if (kind == LS_TILE_PLAIN)
-                launch_listed<D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
+                launch_listed<T, D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
             else
-                launch_listed<D, LS_TILE_BIASED, KEYS_OUTER>(run, job, at);
+                launch_listed<T, D, LS_TILE_BIASED, KEYS_OUTER>(run, job, at);
         } else if (kind == LS_TILE_PLAIN) {
-            launch<D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
+            launch<T, D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
         } else if (kind == LS_TILE_TABLE) {
-            launch<D, LS_TILE_TABLE, KEYS_OUTER>(run, job, at);
+            launch<T, D, LS_TILE_TABLE, KEYS_OUTER>(run, job, at);
         } else {
-            launch<D, LS_TILE_BIASED, KEYS_OUTER>(run, job, at);
+            launch<T, D, LS_TILE_BIASED, KEYS_OUTER>(run, job, at);
         }
     }
 }
 
 /* All passes of a side together, since sets and sides share the slots. */
-template <int D, bool PLAIN, bool KEYS_OUTER>
+template <typename T, int D, bool PLAIN, bool KEYS_OUTER>
 static void launch_passes(const ls_run *run, const ls_cuda_attention *job, int at) {
     for (int pass = 0; pass < job->passes; pass++) {
         const ls_cuda_attention one = ls_cuda_attention_pass(job, pass);
-        launch_side<D, PLAIN, KEYS_OUTER>(run, &one, at);
+        launch_side<T, D, PLAIN, KEYS_OUTER>(run, &one, at);
     }
 }
 
 /* PLAIN: all sets are (ls_tile_all_plain). */
-template <int D, bool PLAIN>
+template <typename T, int D, bool PLAIN>
 static void width_grad(const ls_run *run, const ls_cuda_attention *job) {
     for (int at = 0; at < job->sets; at++) {
         const ls_cuda_key_set *s = &job->set[at];
-        if (s->dk.data != NULL || s->dv.data != NULL) launch_passes<D, PLAIN, true>(run, job, at);
+        if (s->dk.data != NULL || s->dv.data != NULL)
+            launch_passes<T, D, PLAIN, true>(run, job, at);
         if (s->dq.data != NULL || ls_cuda_attention_table_summed(job, at))
-            launch_passes<D, PLAIN, false>(run, job, at);
+            launch_passes<T, D, PLAIN, false>(run, job, at);
     }
 }
 

@@ -179,7 +179,6 @@ static size_t parts_bytes(const ls_attention_job *job, bool backward) {
         const ls_key_set_run *set = &job->set[s];
         const bool listed = set->about->list.size > 0;
         int64_t each[4] = {};
-        if (set->q.type != LS_BF16) continue; /* tiles are of bf16 */
         if (listed) {
             each[0] = list_floats(job, set->about, 0, backward);
             if (backward) each[1] = list_floats(job, set->about, 1, true);
@@ -392,6 +391,8 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     to->out = rows_of(&job.out);
     to->dout = rows_of(&job.dout);
     to->lse = (float *)job.lse;
+    to->type = node->in[LS_ATTENTION_Q]->type;
+    to->wide_tiles = ls_cuda_of(run)->shared_max >= LS_CUDA_WIDE_TILES;
     to->vectors = aligned(&job.out, job.V) && aligned(&job.dout, job.V);
     for (int s = 0; s < job.sets; s++) {
         const ls_key_set_run *set = &job.set[s];
@@ -406,7 +407,7 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     }
     to->workspace_bytes = lay_out(run, &job, backward, to);
     to->splits = 1; /* gradients are not cut */
-    if (!backward) to->splits = splits_for(&job, to, node->in[LS_ATTENTION_Q]->type);
+    if (!backward) to->splits = splits_for(&job, to, to->type);
 }
 
 ls_cuda_attention ls_cuda_attention_pass(const ls_cuda_attention *job, int pass) {
@@ -418,7 +419,8 @@ ls_cuda_attention ls_cuda_attention_pass(const ls_cuda_attention *job, int pass)
         wide[3 + 2 * s] = &one.set[s].dv;
     }
     for (int i = 0; i < 2 + 2 * job->sets; i++)
-        if (wide[i]->data != NULL) wide[i]->data = (ls_cuda_bf16 *)wide[i]->data + column;
+        if (wide[i]->data != NULL)
+            wide[i]->data = (char *)wide[i]->data + column * (int64_t)ls_dtype_size(job->type);
     if (one.part_out != NULL) one.part_out += column;
     one.pass = pass;
     return one;
@@ -470,7 +472,10 @@ static unsigned row_blocks(const ls_cuda_attention *job, int each) {
 
 void ls_cuda_attention_statistics(const ls_run *run, const ls_cuda_attention *job, ls_dtype type) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
-    if (type == LS_F32)
+    if (type == LS_F32 &&
+        (ls_cuda_attention_tiles_fit(job, type) || ls_cuda_attention_relative_fits(job, type)))
+        ls_cuda_attention_statistics_f32(run, job);
+    else if (type == LS_F32)
         statistics<float><<<row_blocks(job, 128), 128, 0, stream>>>(*job);
     else
         statistics<ls_cuda_bf16><<<row_blocks(job, 128), 128, 0, stream>>>(*job);

@@ -82,7 +82,9 @@ typedef struct ls_cuda_attention {
      * these passes */
     int passes, pass;
     bool off_by_one;
-    bool vectors; /* every row of q, k, v, out and their like is aligned to 16 bytes */
+    bool vectors;    /* every row of q, k, v, out and their like is aligned to 16 bytes */
+    bool wide_tiles; /* the device has the shared memory that tiles of f32 take */
+    ls_dtype type;   /* of q, k, v, out and their like */
     int64_t start;
     size_t workspace_bytes; /* that are laid out */
     float scale;
@@ -114,10 +116,12 @@ size_t ls_cuda_attention_workspace(const ls_node *node, bool backward);
 
 /* Whether the kernels on the tensor units take a run; a list only where it is alone, has blocks of
  * whole tiles, and heads do not share keys. */
+enum { LS_CUDA_WIDE_TILES = 227 << 10 };
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type);
 /* The same run with a pass's columns of values, outputs and their gradients. */
 ls_cuda_attention ls_cuda_attention_pass(const ls_cuda_attention *job, int pass);
 void ls_cuda_attention_tiles(const ls_run *run, const ls_cuda_attention *job);
+void ls_cuda_attention_tiles_f32(const ls_run *run, const ls_cuda_attention *job);
 /* Gradients of q, k and v, and of the tables that are summed along with them. */
 void ls_cuda_attention_tiles_grad(const ls_run *run, const ls_cuda_attention *job);
 
@@ -139,7 +143,7 @@ void ls_cuda_attention_relative_join(const ls_run *run, const ls_cuda_attention 
 /* Whether the kernels on the tensor units, where they take a run, sum a table's gradient along with
  * that of queries; the columns that they can have; and what adds up the `count` rows of sums that
  * they leave of each head. */
-enum { LS_CUDA_SUMMED_COLUMNS = 512 };
+enum { LS_CUDA_SUMMED_COLUMNS = 512, LS_CUDA_SUMMED_COLUMNS_WIDE = 256 }; /* of wide f32 heads */
 bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int set);
 void ls_cuda_attention_table_join(const ls_run *run, const ls_cuda_attention *job, int set,
                                   int count);
@@ -170,6 +174,8 @@ int ls_cuda_attention_decode_splits(int64_t B, int64_t H, int64_t G, int64_t row
 
 /* Fills in row_lse and row_dot. */
 void ls_cuda_attention_statistics(const ls_run *run, const ls_cuda_attention *job, ls_dtype type);
+void ls_cuda_attention_statistics_f32(const ls_run *run,
+                                      const ls_cuda_attention *job); /* in tiles */
 /* Joins the parts of the keys. */
 void ls_cuda_attention_merge(const ls_run *run, const ls_cuda_attention *job, ls_dtype type);
 

@@ -24,6 +24,7 @@ static __device__ join_work join_work_of(const ls_block_rows &list, const ls_cud
 }
 
 /* A warp joins a row, as `merge` of attention_job.cu does. */
+template <typename T>
 __global__ static void join_forward(const __grid_constant__ ls_cuda_attention job) {
     const ls_cuda_key_set &s = job.set[0];
     const ls_cuda_plan &plan = s.query_plan;
@@ -47,7 +48,7 @@ __global__ static void join_forward(const __grid_constant__ ls_cuda_attention jo
                 ls_cuda_list_slot(plan, work.across, work.first + part, work.inside);
             sum += exp2f(lse[slot * LS_ATTENTION_TILE + r] - base);
         }
-        ls_cuda_bf16 *out = ls_cuda_row<ls_cuda_bf16>(job.out, b, i, work.h);
+        T *out = ls_cuda_row<T>(job.out, b, i, work.h);
         for (int e = lane; e < job.V; e += 32) {
             float value = 0;
             for (int part = 0; part < work.count; part++) {
@@ -57,7 +58,7 @@ __global__ static void join_forward(const __grid_constant__ ls_cuda_attention jo
                     r;
                 value += exp2f(lse[row] - base) * job.parts[row * job.V + e];
             }
-            out[e] = ls_cuda_narrow<ls_cuda_bf16>(sum == 0 ? 0 : value / sum);
+            out[e] = ls_cuda_narrow<T>(sum == 0 ? 0 : value / sum);
         }
         if (lane == 0)
             job.lse[((int64_t)b * job.H + work.h) * job.T + i] =
@@ -71,12 +72,14 @@ void ls_cuda_attention_join(const ls_run *run, const ls_cuda_attention *job) {
     if (s->query_plan.join_count == 0) return;
     const dim3 grid((unsigned)(s->query_plan.join_count * across),
                     (unsigned)(job->H / s->seen_by_queries.heads), (unsigned)job->B);
-    join_forward<<<grid, THREADS, 0, ls_cuda_of(run)->stream>>>(*job);
+    auto *join = job->type == LS_F32 ? join_forward<float> : join_forward<ls_cuda_bf16>;
+    join<<<grid, THREADS, 0, ls_cuda_of(run)->stream>>>(*job);
     ls_cuda_launched(run, "attention, joining parts");
 }
 
 /* ---- gradients ---- */
 
+template <typename T>
 __global__ static void join_listed(const __grid_constant__ ls_cuda_attention job, int at, bool keys,
                                    const ls_cuda_rows to, int64_t slots_before, int64_t position,
                                    int rows) {
@@ -93,12 +96,12 @@ __global__ static void join_listed(const __grid_constant__ ls_cuda_attention job
                                                                work.inside)) *
                                  tile +
                              index];
-        ls_cuda_row<ls_cuda_bf16>(to, blockIdx.z, work.row + r, work.h)[e] =
-            ls_cuda_narrow<ls_cuda_bf16>(sum);
+        ls_cuda_row<T>(to, blockIdx.z, work.row + r, work.h)[e] = ls_cuda_narrow<T>(sum);
     }
 }
 
 /* Rows that no part belongs to have no gradient. */
+template <typename T>
 __global__ static void join_rows(const __grid_constant__ ls_cuda_attention job,
                                  const ls_cuda_parts parts, const ls_cuda_rows to,
                                  int64_t slots_before, int heads, int rows, int present,
@@ -118,10 +121,11 @@ __global__ static void join_rows(const __grid_constant__ ls_cuda_attention job,
             sum += job.parts[(slot * tile_rows + r) * job.K + e];
         }
     }
-    ls_cuda_row<ls_cuda_bf16>(to, b, row, head)[e] = ls_cuda_narrow<ls_cuda_bf16>(sum);
+    ls_cuda_row<T>(to, b, row, head)[e] = ls_cuda_narrow<T>(sum);
 }
 
 /* One gradient; those of values lie behind those of keys. */
+template <typename T>
 static void join_one(const ls_run *run, const ls_cuda_attention *job, int at, bool keys,
                      bool values, const ls_cuda_rows &to, int tile_rows) {
     const ls_cuda_key_set *s = &job->set[at];
@@ -133,7 +137,7 @@ static void join_one(const ls_run *run, const ls_cuda_attention *job, int at, bo
         if (plan->join_count == 0) return;
         const dim3 grid((unsigned)(plan->join_count * (list->size / LS_ATTENTION_TILE)),
                         (unsigned)(job->H / list->heads), (unsigned)job->B);
-        join_listed<<<grid, THREADS, 0, stream>>>(
+        join_listed<T><<<grid, THREADS, 0, stream>>>(
             *job, at, keys, to, values ? ls_cuda_list_slots(*job, *list, *plan) : 0,
             keys ? s->key_position : job->start, keys ? s->key_rows : job->T);
     } else {
@@ -143,7 +147,7 @@ static void join_one(const ls_run *run, const ls_cuda_attention *job, int at, bo
         const int64_t slots = (int64_t)parts.parts * job->B * heads * tiles;
         const int width = values ? ls_cuda_pass_width(*job, job->pass) : job->K;
         const int64_t all = (int64_t)job->B * heads * rows * width;
-        join_rows<<<(unsigned)((all + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
+        join_rows<T><<<(unsigned)((all + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
             *job, parts, to, values ? slots : 0, heads, rows, keys ? s->keys : job->T, tile_rows,
             width);
     }
@@ -156,7 +160,7 @@ void ls_cuda_attention_join_grad(const ls_run *run, const ls_cuda_attention *job
     if ((keys ? s->key_plan : s->query_plan).pieces == NULL &&
         !(keys ? s->key_parts : s->query_parts).slots)
         return;
-    if (job->pass == job->passes - 1)
-        join_one(run, job, at, keys, false, keys ? s->dk : s->dq, rows);
-    if (keys) join_one(run, job, at, keys, true, s->dv, rows);
+    auto *join = job->type == LS_F32 ? join_one<float> : join_one<ls_cuda_bf16>;
+    if (job->pass == job->passes - 1) join(run, job, at, keys, false, keys ? s->dk : s->dq, rows);
+    if (keys) join(run, job, at, keys, true, s->dv, rows);
 }

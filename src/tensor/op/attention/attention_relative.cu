@@ -17,29 +17,30 @@
 enum {
     TILE = LS_ATTENTION_TILE, /* queries, keys, and distances of a strip */
     SCRATCH_ROW = TILE + 8,   /* floats of a row of scratch memory */
-    SHEET = TILE + LS_TILE_PAD,
-    PART_BLOCKS = 264, /* wanted of those that sum by distance */
-    FAR = 1 << 29,     /* coordinates are cut to this */
+    PART_BLOCKS = 264,        /* wanted of those that sum by distance */
+    FAR = 1 << 29,            /* coordinates are cut to this */
     NO_STRIP = -1
 };
 static_assert(LS_TILE_WARPS * 16 == TILE, "a band of each tile for each warp");
 
 /* A tile of queries, one of keys and a strip of relative keys. A pair's distance is the sum of the
  * offsets of its query and its key. */
-template <int D> struct tiles {
-    ls_cuda_bf16 q[TILE * ls_tile_shape<D>::STRIDE], u[TILE * ls_tile_shape<D>::STRIDE];
-    ls_cuda_bf16 k[TILE * ls_tile_shape<D>::STRIDE], v[TILE * ls_tile_shape<D>::STRIDE];
-    ls_cuda_bf16 strip[TILE * ls_tile_shape<D>::STRIDE];
+template <typename T, int D> struct tiles {
+    static const int STRIDE = ls_tile_shape<T, D>::STRIDE;
+    T q[TILE * STRIDE], u[TILE * STRIDE], k[TILE * STRIDE], v[TILE * STRIDE], strip[TILE * STRIDE];
     float scratch[LS_TILE_WARPS][16 * SCRATCH_ROW];
     ls_tile_bounds bounds[TILE]; /* of keys */
     int query_offset[TILE], key_offset[TILE];
 };
 
-/* What gradients need besides. Sheets have the queries of the tile as rows. */
-template <int D> struct grad_tiles {
-    tiles<D> common;
-    ls_cuda_bf16 d_out[TILE * ls_tile_shape<D>::STRIDE];
-    ls_cuda_bf16 weights[TILE * SHEET], sheet[TILE * SHEET];
+/* A sheet has the queries of the tile as rows, and a column for each key or distance. */
+template <typename T> struct sheet_shape { static const int ROW = ls_tile_shape<T, TILE>::STRIDE; };
+
+/* What gradients need besides. */
+template <typename T, int D> struct grad_tiles {
+    tiles<T, D> common;
+    T d_out[TILE * ls_tile_shape<T, D>::STRIDE];
+    T weights[TILE * sheet_shape<T>::ROW], sheet[TILE * sheet_shape<T>::ROW];
     float lse[TILE], dot[TILE];
 };
 
@@ -49,7 +50,10 @@ template <int D> struct grad_tiles {
 template <int D>
 static __device__ void add_product(float c[1][D / 8][4], const ls_cuda_bf16 *a,
                                    const ls_cuda_bf16 *b, bool transposed) {
-    enum { STRIDE = ls_tile_shape<D>::STRIDE };
+    enum {
+        STRIDE = ls_tile_shape<ls_cuda_bf16, D>::STRIDE,
+        SHEET = sheet_shape<ls_cuda_bf16>::ROW
+    };
     const int lane = (int)threadIdx.x % 32;
     const ls_cuda_bf16 *b_lane = b + (lane % 16) * STRIDE + lane / 16 * 8;
 #pragma unroll
@@ -70,6 +74,26 @@ static __device__ void add_product(float c[1][D / 8][4], const ls_cuda_bf16 *a,
     }
 }
 
+template <int D>
+static __device__ void add_product(float c[1][D / 8][4], const float *a, const float *b,
+                                   bool transposed) {
+    enum { STEPS = 4, SHEET = sheet_shape<float>::ROW };
+    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int first = 0; first < TILE / 8; first += STEPS) {
+        ls_split_left<1, STEPS> left;
+#pragma unroll
+        for (int k = 0; k < STEPS; k++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int row = g + i % 2 * 8, column = 8 * (first + k) + 2 * t + i / 2;
+                ls_split(transposed ? a[column * SHEET + row] : a[row * SHEET + column],
+                         left.high[0][k][i], left.low[0][k][i]);
+            }
+        ls_split_gather<D, 1, STEPS>(c, left, b + 8 * first * ls_tile_shape<float, D>::STRIDE);
+    }
+}
+
 template <int D> static __device__ void clear(float c[1][D / 8][4]) {
 #pragma unroll
     for (int n = 0; n < D / 8; n++)
@@ -78,14 +102,14 @@ template <int D> static __device__ void clear(float c[1][D / 8][4]) {
 }
 
 /* Puts a warp's 16 rows of a tile of scores on a sheet. */
-static __device__ void put_on_sheet(ls_cuda_bf16 *sheet, const float c[1][TILE / 8][4]) {
+template <typename T> static __device__ void put_on_sheet(T *sheet, const float c[1][TILE / 8][4]) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int n = 0; n < TILE / 8; n++)
 #pragma unroll
         for (int half = 0; half < 2; half++)
-            *(uint32_t *)(void *)(sheet + (g + 8 * half) * SHEET + n * 8 + 2 * t) =
-                ls_pair(c[0][n][2 * half], c[0][n][2 * half + 1]);
+            ls_tile_put(sheet + (g + 8 * half) * sheet_shape<T>::ROW + n * 8 + 2 * t,
+                        c[0][n][2 * half], c[0][n][2 * half + 1]);
 }
 
 /* ---- distances ---- */
@@ -94,18 +118,18 @@ static __device__ int offset(int64_t coordinate) {
     return (int)ls_cuda_clamp(coordinate, -FAR, FAR);
 }
 
-template <int D>
+template <typename T, int D>
 static __device__ void mark_queries(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
-                                    int row, int64_t origin, tiles<D> &at) {
+                                    int row, int64_t origin, tiles<T, D> &at) {
     for (int r = (int)threadIdx.x; r < TILE; r += LS_TILE_THREADS)
         at.query_offset[r] =
             offset(ls_cuda_whole_query_at(s, b, job.start + min(row + r, job.T - 1)) - origin);
 }
 
 /* Keys that are absent go on where the last one stands, so that each has a place of its own. */
-template <int D>
+template <typename T, int D>
 static __device__ void mark_keys(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
-                                 int row, int64_t origin, tiles<D> &at) {
+                                 int row, int64_t origin, tiles<T, D> &at) {
     for (int r = (int)threadIdx.x; r < TILE; r += LS_TILE_THREADS) {
         at.key_offset[r] = offset(origin - ls_cuda_whole_at(s.key_at, s.key_position + row + r));
         at.bounds[r] = ls_tile_key_bounds(job, s, b, row + r);
@@ -114,8 +138,8 @@ static __device__ void mark_keys(const ls_cuda_attention &job, const ls_cuda_key
 
 /* Distances of a tile's pairs, cut to those that there are relative keys for; the end lies behind
  * the last. The same in every thread. */
-template <int D>
-static __device__ ls_cuda_span distances(const ls_cuda_key_set &s, const tiles<D> &at) {
+template <typename T, int D>
+static __device__ ls_cuda_span distances(const ls_cuda_key_set &s, const tiles<T, D> &at) {
     const int lane = (int)threadIdx.x % 32, last = s.relative_rows - 1;
     if (s.relative.data == NULL) return ls_cuda_span{0, 0};
     const int *q = at.query_offset, *k = at.key_offset;
@@ -132,9 +156,9 @@ static __device__ int last_strip(ls_cuda_span range) {
 }
 
 /* Reads the strip from distance `first` on, when all have done with the one before. */
-template <int D>
+template <typename T, int D>
 static __device__ void take_strip(const ls_cuda_attention &job, const ls_cuda_key_set &s, int h,
-                                  int first, tiles<D> &at) {
+                                  int first, tiles<T, D> &at) {
     __syncthreads();
     ls_tile_ask<D, TILE>(at.strip, s.relative, 0, h, first, s.relative_rows, job.K);
     ls_copies_end();
@@ -143,8 +167,8 @@ static __device__ void take_strip(const ls_cuda_attention &job, const ls_cuda_ke
 }
 
 /* A lane's elements of a tile of scores: what(element, row of the band, distance). */
-template <int D, typename WHAT>
-static __device__ __forceinline__ void each_pair(const tiles<D> &at, int band, WHAT what) {
+template <typename T, int D, typename WHAT>
+static __device__ __forceinline__ void each_pair(const tiles<T, D> &at, int band, WHAT what) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int query[2] = {at.query_offset[band + g], at.query_offset[band + g + 8]};
 #pragma unroll
@@ -158,10 +182,10 @@ static __device__ __forceinline__ void each_pair(const tiles<D> &at, int band, W
 
 /* The scores of a warp's 16 queries and the tile's keys, before they are scaled. The last strip
  * stays. */
-template <int D>
+template <typename T, int D>
 static __device__ void score(const ls_cuda_attention &job, const ls_cuda_key_set &s, int h,
-                             ls_cuda_span range, tiles<D> &at, float scores[1][TILE / 8][4]) {
-    enum { STRIDE = ls_tile_shape<D>::STRIDE };
+                             ls_cuda_span range, tiles<T, D> &at, float scores[1][TILE / 8][4]) {
+    enum { STRIDE = ls_tile_shape<T, D>::STRIDE };
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int warp = (int)threadIdx.x / 32, band = warp * 16;
     float *scratch = at.scratch[warp];
@@ -202,11 +226,11 @@ static __device__ void admit(float scores[1][TILE / 8][4], const ls_tile_bounds 
 /* ---- forward ---- */
 
 /* A block takes 64 queries of a head and passes over their keys. */
-template <int D>
+template <typename T, int D>
 __global__ static void __launch_bounds__(LS_TILE_THREADS)
     forward(const __grid_constant__ ls_cuda_attention job) {
     extern __shared__ __align__(16) unsigned char arena[];
-    tiles<D> &at = *(tiles<D> *)(void *)arena;
+    tiles<T, D> &at = *(tiles<T, D> *)(void *)arena;
     const int count = (job.T + TILE - 1) / TILE;
     /* the last queries have the most keys: they come first */
     const int row = (count - 1 - (int)blockIdx.x) * TILE, h = (int)blockIdx.y, b = (int)blockIdx.z;
@@ -243,15 +267,15 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
         ls_copies_end(); /* of queries that have no keys */
         ls_copies_wait<0>();
     }
-    ls_tile_store<D, 1>(job, state, b, h, warp_row, ls_part_rows{});
+    ls_tile_store<T, D, 1>(job, state, b, h, warp_row, ls_part_rows{});
 }
 
 /* ---- gradients ---- */
 
 /* Asks for what belongs to a tile of queries. */
-template <int D>
+template <typename T, int D>
 static __device__ void take_queries(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
-                                    int h, int row, int64_t origin, grad_tiles<D> &at) {
+                                    int h, int row, int64_t origin, grad_tiles<T, D> &at) {
     const int64_t head = ((int64_t)b * job.H + h) * job.T;
     ls_tile_ask<D, TILE>(at.common.q, s.q, b, h, row, job.T, job.K);
     if (s.relative.data != NULL)
@@ -266,9 +290,9 @@ static __device__ void take_queries(const ls_cuda_attention &job, const ls_cuda_
     }
 }
 
-template <int D>
+template <typename T, int D>
 static __device__ void take_keys(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
-                                 int h, int row, int64_t origin, grad_tiles<D> &at) {
+                                 int h, int row, int64_t origin, grad_tiles<T, D> &at) {
     ls_tile_ask<D, TILE>(at.common.k, s.k, b, h, row, s.keys, job.K);
     ls_tile_ask<D, TILE>(at.common.v, s.v, b, h, row, s.keys, job.K);
     ls_copies_end();
@@ -276,14 +300,14 @@ static __device__ void take_keys(const ls_cuda_attention &job, const ls_cuda_key
 }
 
 /* The weights of a warp's queries and the tile's keys, and the gradients of their scores. */
-template <int D>
+template <typename T, int D>
 static __device__ void differentiate(const ls_cuda_attention &job, const ls_cuda_key_set &s, int h,
-                                     int row, bool full, ls_cuda_span range, grad_tiles<D> &at,
+                                     int row, bool full, ls_cuda_span range, grad_tiles<T, D> &at,
                                      float p[1][TILE / 8][4], float ds[1][TILE / 8][4]) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, band = (int)threadIdx.x / 32 * 16;
     score(job, s, h, range, at.common, p);
     if (!full) admit(p, at.common.bounds, row + band);
-    ls_tile_scores<D, 1, TILE>(ds, at.d_out + band * ls_tile_shape<D>::STRIDE, at.common.v);
+    ls_tile_scores<D, 1, TILE>(ds, at.d_out + band * ls_tile_shape<T, D>::STRIDE, at.common.v);
 #pragma unroll
     for (int n = 0; n < TILE / 8; n++)
 #pragma unroll
@@ -299,14 +323,15 @@ static __device__ void differentiate(const ls_cuda_attention &job, const ls_cuda
 
 /* Lays a warp's gradients of scores out by the distances of a strip. Keys differ in theirs, but for
  * those that are cut to the first or the last relative key. */
-template <int D>
-static __device__ void lay_out(const ls_cuda_key_set &s, int first, const tiles<D> &at, int band,
-                               const float ds[1][TILE / 8][4], ls_cuda_bf16 *sheet) {
+template <typename T, int D>
+static __device__ void lay_out(const ls_cuda_key_set &s, int first, const tiles<T, D> &at, int band,
+                               const float ds[1][TILE / 8][4], T *sheet) {
+    enum { SHEET = sheet_shape<T>::ROW, PIECE = ls_tile_shape<T, D>::PIECE };
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int last = s.relative_rows - 1;
     float low[2] = {}, high[2] = {};
-    for (int i = lane; i < 16 * SHEET / 8; i += 32)
-        *(uint4 *)(void *)(sheet + 8 * i) = make_uint4(0, 0, 0, 0);
+    for (int i = lane; i < 16 * SHEET / PIECE; i += 32)
+        *(uint4 *)(void *)(sheet + PIECE * i) = make_uint4(0, 0, 0, 0);
     __syncwarp();
     each_pair(at, band, [&](int n, int i, int row, int distance) {
         if (distance >= last)
@@ -314,7 +339,7 @@ static __device__ void lay_out(const ls_cuda_key_set &s, int first, const tiles<
         else if (distance <= 0)
             low[i / 2] += ds[0][n][i];
         else if ((unsigned)(distance - first) < (unsigned)TILE)
-            sheet[row * SHEET + distance - first] = ls_cuda_narrow<ls_cuda_bf16>(ds[0][n][i]);
+            sheet[row * SHEET + distance - first] = ls_cuda_narrow<T>(ds[0][n][i]);
     });
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -322,10 +347,10 @@ static __device__ void lay_out(const ls_cuda_key_set &s, int first, const tiles<
             low[half] += __shfl_xor_sync(~0u, low[half], apart);
             high[half] += __shfl_xor_sync(~0u, high[half], apart);
         }
-        ls_cuda_bf16 *mine = sheet + (g + 8 * half) * SHEET;
-        if (t == 0 && first == 0 && last > 0) mine[0] = ls_cuda_narrow<ls_cuda_bf16>(low[half]);
+        T *mine = sheet + (g + 8 * half) * SHEET;
+        if (t == 0 && first == 0 && last > 0) mine[0] = ls_cuda_narrow<T>(low[half]);
         if (t == 0 && (unsigned)(last - first) < (unsigned)TILE)
-            mine[last - first] = ls_cuda_narrow<ls_cuda_bf16>(high[half]);
+            mine[last - first] = ls_cuda_narrow<T>(high[half]);
     }
     __syncwarp();
 }
@@ -342,7 +367,7 @@ static __device__ void add_to_part(float *part, int strip, int band, int rows, i
         if (r >= rows) continue;
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
-            if (n * 8 >= width) break;
+            if (n * 8 + 2 * t >= width) break;
             float2 *there = (float2 *)(void *)(part + (int64_t)r * width + n * 8 + 2 * t);
             const float2 before = *there;
             *there = {before.x + c[0][n][2 * half], before.y + c[0][n][2 * half + 1]};
@@ -352,11 +377,12 @@ static __device__ void add_to_part(float *part, int strip, int band, int rows, i
 
 /* Gradients of q, relative_q and relative keys of one set. A block takes every parts-th tile of
  * a head's queries. */
-template <int D>
+template <typename T, int D>
 __global__ static void __launch_bounds__(LS_TILE_THREADS)
     query_grad(const __grid_constant__ ls_cuda_attention job, int number, int parts) {
+    enum { SHEET = sheet_shape<T>::ROW };
     extern __shared__ __align__(16) unsigned char arena[];
-    grad_tiles<D> &at = *(grad_tiles<D> *)(void *)arena;
+    grad_tiles<T, D> &at = *(grad_tiles<T, D> *)(void *)arena;
     const ls_cuda_key_set &s = job.set[number];
     const int h = (int)blockIdx.y, band = (int)threadIdx.x / 32 * 16;
     const int count = (job.T + TILE - 1) / TILE;
@@ -401,18 +427,19 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
         }
         if (part != NULL) add_to_part<D>(part, summed, band, s.relative_rows, job.K, dr);
         ls_copies_wait<0>();
-        ls_tile_store_rows<D, 1>(s.dq, job.K, dq, job.scale, b, h, row + band, job.T, job.T);
-        ls_tile_store_rows<D, 1>(s.drelative_q, job.K, du, job.scale, b, h, row + band, job.T,
-                                 job.T);
+        ls_tile_store_rows<T, D, 1>(s.dq, job.K, dq, job.scale, b, h, row + band, job.T, job.T);
+        ls_tile_store_rows<T, D, 1>(s.drelative_q, job.K, du, job.scale, b, h, row + band, job.T,
+                                    job.T);
     }
 }
 
 /* Gradients of keys and values: a block takes 64 keys and passes over the queries that see them. */
-template <int D>
+template <typename T, int D>
 __global__ static void __launch_bounds__(LS_TILE_THREADS)
     key_grad(const __grid_constant__ ls_cuda_attention job, int number) {
+    enum { SHEET = sheet_shape<T>::ROW };
     extern __shared__ __align__(16) unsigned char arena[];
-    grad_tiles<D> &at = *(grad_tiles<D> *)(void *)arena;
+    grad_tiles<T, D> &at = *(grad_tiles<T, D> *)(void *)arena;
     const ls_cuda_key_set &s = job.set[number];
     const int row = (int)blockIdx.x * TILE, h = (int)blockIdx.y, b = (int)blockIdx.z;
     const int band = (int)threadIdx.x / 32 * 16;
@@ -437,8 +464,8 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
             add_product<D>(dk, at.sheet + band, at.common.q, true);
         }
     }
-    ls_tile_store_rows<D, 1>(s.dk, job.K, dk, job.scale, b, h, row + band, s.keys, s.key_rows);
-    ls_tile_store_rows<D, 1>(s.dv, job.K, dv, 1, b, h, row + band, s.keys, s.key_rows);
+    ls_tile_store_rows<T, D, 1>(s.dk, job.K, dk, job.scale, b, h, row + band, s.keys, s.key_rows);
+    ls_tile_store_rows<T, D, 1>(s.dv, job.K, dv, 1, b, h, row + band, s.keys, s.key_rows);
 }
 
 /* ---- on the host ---- */
@@ -463,8 +490,10 @@ static bool keys_apart(const ls_position_map *map) {
 
 bool ls_cuda_attention_relative_fits(const ls_cuda_attention *job, ls_dtype type) {
     const int few = 16; /* queries for which a tile is not worth it */
-    bool relative = false, fit = type == LS_BF16 && job->K <= 128 && job->V == job->K &&
-                                 job->H == job->G && job->vectors && job->T >= few && job->cap == 0;
+    /* wider tiles of f32 do not fit into shared memory */
+    const int widest = type == LS_BF16 ? 128 : job->wide_tiles ? 64 : 0;
+    bool relative = false, fit = job->K <= widest && job->V == job->K && job->H == job->G &&
+                                 job->vectors && job->T >= few && job->cap == 0;
     for (int number = 0; number < job->sets; number++) {
         const ls_cuda_key_set *s = &job->set[number];
         relative = relative || s->relative.data != NULL;
@@ -498,10 +527,11 @@ static unsigned tiles_of(int rows) {
     return (unsigned)((rows + TILE - 1) / TILE);
 }
 
-template <int D> static void launch_width(const ls_run *run, const ls_cuda_attention *job) {
+template <typename T, int D>
+static void launch_width(const ls_run *run, const ls_cuda_attention *job) {
     const unsigned H = (unsigned)job->H, B = (unsigned)job->B;
     if (job->dout.data == NULL) {
-        start<tiles<D>>(run, forward<D>, dim3(tiles_of(job->T), H, B), job);
+        start<tiles<T, D>>(run, forward<T, D>, dim3(tiles_of(job->T), H, B), job);
         return;
     }
     for (int number = 0; number < job->sets; number++) {
@@ -509,18 +539,22 @@ template <int D> static void launch_width(const ls_run *run, const ls_cuda_atten
         const int parts =
             ls_cuda_attention_relative_parts(job->B, job->T, job->H, s->relative_rows, job->K);
         if (s->dk.data != NULL || s->dv.data != NULL)
-            start<grad_tiles<D>>(run, key_grad<D>, dim3(tiles_of(s->key_rows), H, B), job, number);
+            start<grad_tiles<T, D>>(run, key_grad<T, D>, dim3(tiles_of(s->key_rows), H, B), job,
+                                    number);
         if (s->dq.data == NULL && s->drelative_q.data == NULL && s->drelative.data == NULL)
             continue;
-        start<grad_tiles<D>>(run, query_grad<D>, dim3((unsigned)parts, H), job, number, parts);
+        start<grad_tiles<T, D>>(run, query_grad<T, D>, dim3((unsigned)parts, H), job, number,
+                                parts);
         if (s->drelative.data != NULL)
-            ls_cuda_attention_relative_join(run, job, number, LS_BF16, parts);
+            ls_cuda_attention_relative_join(run, job, number, job->type, parts);
     }
 }
 
 void ls_cuda_attention_relative(const ls_run *run, const ls_cuda_attention *job) {
-    if (job->K <= 64)
-        launch_width<64>(run, job);
+    if (job->type == LS_F32)
+        launch_width<float, 64>(run, job);
+    else if (job->K <= 64)
+        launch_width<ls_cuda_bf16, 64>(run, job);
     else
-        launch_width<128>(run, job);
+        launch_width<ls_cuda_bf16, 128>(run, job);
 }

@@ -2,7 +2,7 @@
 #ifndef LS_TENSOR_CUDA_ATTENTION_SOFTMAX_H
 #define LS_TENSOR_CUDA_ATTENTION_SOFTMAX_H
 
-#include "tensor/op/attention/attention_tiles.cuh"
+#include "tensor/op/attention/attention_split.cuh"
 
 /* What a lane holds: for each band two rows, g and g + 8. */
 template <int D, int M> struct ls_tile_running {
@@ -75,7 +75,7 @@ typedef struct ls_part_rows {
     int first;
 } ls_part_rows;
 
-template <int D, int M>
+template <typename T, int D, int M>
 __device__ static inline void ls_tile_store(const ls_cuda_attention &job,
                                             ls_tile_running<D, M> &state, int b, int h, int row,
                                             const ls_part_rows &part) {
@@ -97,19 +97,19 @@ __device__ static inline void ls_tile_store(const ls_cuda_attention &job,
                 float *to = part.out + (int64_t)(i - part.first) * job.V + 2 * t;
 #pragma unroll
                 for (int n = 0; n < D / 8; n++) {
-                    if (n * 8 >= width) break;
+                    if (n * 8 + 2 * t >= width) break;
                     to[n * 8] = state.out[m][n][2 * half] * unit;
                     to[n * 8 + 1] = state.out[m][n][2 * half + 1] * unit;
                 }
                 if (t == 0) part.lse[i - part.first] = lse;
                 continue;
             }
-            ls_cuda_bf16 *to = ls_cuda_row<ls_cuda_bf16>(job.out, b, i, h) + 2 * t;
+            T *to = ls_cuda_row<T>(job.out, b, i, h) + 2 * t;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
-                if (n * 8 >= width) break;
-                *(uint32_t *)(void *)(to + n * 8) =
-                    ls_pair(state.out[m][n][2 * half] * unit, state.out[m][n][2 * half + 1] * unit);
+                if (n * 8 + 2 * t >= width) break;
+                ls_tile_put(to + n * 8, state.out[m][n][2 * half] * unit,
+                            state.out[m][n][2 * half + 1] * unit);
             }
             if (t == 0) job.lse[head + i] = lse * LS_CUDA_LN_2;
         }

@@ -7,7 +7,7 @@
  * are positions, the pairs of a query tile and a key tile that lie equally far
  * apart have the same 127 distances. A block takes one such diagonal of tiles, so that its sums
  * stay in registers, one distance per thread, until it has seen all pairs. */
-#include "tensor/op/attention/attention_tiles.cuh"
+#include "tensor/op/attention/attention_split.cuh"
 
 enum {
     SIZE = 64, /* rows of a tile, queries or keys */
@@ -23,7 +23,9 @@ static_assert(LS_TILE_WARPS * 16 == (int)SIZE && LS_TILE_THREADS == (int)SUMS, "
 
 bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int set) {
     const ls_cuda_key_set *s = &job->set[set];
-    return s->dtable != NULL && job->passes == 1 && s->table_rows <= LS_CUDA_SUMMED_COLUMNS &&
+    const int most =
+        job->type == LS_F32 && job->K > 64 ? LS_CUDA_SUMMED_COLUMNS_WIDE : LS_CUDA_SUMMED_COLUMNS;
+    return s->dtable != NULL && job->passes == 1 && s->table_rows <= most &&
            ls_tile_kind_of(job, s) == LS_TILE_TABLE;
 }
 
@@ -54,13 +56,15 @@ void ls_cuda_attention_table_join(const ls_run *run, const ls_cuda_attention *jo
 /* ---- by diagonals ---- */
 
 /* Two tiles that are multiplied: of queries and keys, or of output gradients and values. */
-template <int D> struct tile_pair {
-    ls_cuda_bf16 query[SIZE * ls_tile_shape<D>::STRIDE], key[SIZE * ls_tile_shape<D>::STRIDE];
+template <typename T, int D> struct tile_pair {
+    T query[SIZE * ls_tile_shape<T, D>::STRIDE], key[SIZE * ls_tile_shape<T, D>::STRIDE];
 };
 
-template <int D, int KIND> struct table_tiles {
+template <typename T, int D, int KIND> struct table_tiles {
+    /* of a multiprocessor; tiles of f32 fill its shared memory */
+    static const int BLOCKS = (D > 64 ? 2 : 4) * sizeof(ls_cuda_bf16) / sizeof(T);
     union { /* ds are written once all pairs were read */
-        tile_pair<D> pair[2];
+        tile_pair<T, D> pair[2];
         float ds[SIZE * PITCH];
     };
     typename ls_tile_kept<KIND>::query queries[SIZE];
@@ -74,12 +78,12 @@ __host__ __device__ static inline int tiles_in(int64_t rows) {
 }
 
 /* Asks for the columns of output gradients and values that a pass takes. */
-template <int D>
+template <typename T, int D>
 static __device__ void ask_pass(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
-                                int h, int row, int key, int pass, tile_pair<D> &to) {
+                                int h, int row, int key, int pass, tile_pair<T, D> &to) {
     ls_cuda_rows dout = job.dout, v = s.v;
-    dout.data = (ls_cuda_bf16 *)dout.data + pass * job.K;
-    v.data = (ls_cuda_bf16 *)v.data + pass * job.K;
+    dout.data = (T *)dout.data + pass * job.K;
+    v.data = (T *)v.data + pass * job.K;
     const int width = ls_cuda_pass_width(job, pass);
     ls_tile_ask<D, SIZE>(to.query, dout, b, h, row, job.T, width);
     ls_tile_ask<D, SIZE>(to.key, v, b, h / (job.H / job.G), key, s.keys, width);
@@ -87,17 +91,18 @@ static __device__ void ask_pass(const ls_cuda_attention &job, const ls_cuda_key_
 }
 
 /* Leaves ds of a tile of queries and one of keys in shared memory. */
-template <int D, int KIND>
+template <typename T, int D, int KIND>
 static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b, int h,
-                            int row, int key, bool full, table_tiles<D, KIND> &tiles) {
+                            int row, int key, bool full, table_tiles<T, D, KIND> &tiles) {
+    enum { STRIDE = ls_tile_shape<T, D>::STRIDE };
     const int thread = (int)threadIdx.x, r = thread % SIZE;
     const int lane = thread % 32, band = thread / 32 * 16;
     double origin = 0;
     if constexpr (KIND == LS_TILE_BIASED) origin = ls_cuda_map_at(s.query_at, job.start + row);
-    tile_pair<D> &scored = tiles.pair[1];
+    tile_pair<T, D> &scored = tiles.pair[1];
     ls_tile_ask<D, SIZE>(scored.query, s.q, b, h, row, job.T, job.K);
     ls_tile_ask<D, SIZE>(scored.key, s.k, b, h / (job.H / job.G), key, s.keys, job.K);
-    ask_pass<D>(job, s, b, h, row, key, 0, tiles.pair[0]);
+    ask_pass<T, D>(job, s, b, h, row, key, 0, tiles.pair[0]);
     if (thread < SIZE) {
         const int64_t at = ((int64_t)b * job.H + h) * job.T + row + r;
         ls_tile_mark_query<KIND>(tiles.queries[r], job, s, origin, b, row, row + r);
@@ -115,21 +120,21 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_key_set 
             __syncthreads();
         }
     float p[1][SIZE / 8][4], ds[1][SIZE / 8][4] = {};
-    ls_tile_scores<D, 1, SIZE>(p, scored.query + band * ls_tile_shape<D>::STRIDE, scored.key);
+    ls_tile_scores<D, 1, SIZE>(p, scored.query + band * STRIDE, scored.key);
     for (int pass = 0; pass < job.passes; pass++) {
-        const tile_pair<D> &now = tiles.pair[pass % 2];
+        const tile_pair<T, D> &now = tiles.pair[pass % 2];
         float more[1][SIZE / 8][4];
         __syncthreads(); /* this pass has come, and what the next one takes the place of was read */
         if (pass + 1 < job.passes)
-            ask_pass<D>(job, s, b, h, row, key, pass + 1, tiles.pair[(pass + 1) % 2]);
-        ls_tile_scores<D, 1, SIZE>(more, now.query + band * ls_tile_shape<D>::STRIDE, now.key);
+            ask_pass<T, D>(job, s, b, h, row, key, pass + 1, tiles.pair[(pass + 1) % 2]);
+        ls_tile_scores<D, 1, SIZE>(more, now.query + band * STRIDE, now.key);
 #pragma unroll
         for (int n = 0; n < SIZE / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) ds[0][n][i] += more[0][n][i];
         ls_copies_wait<0>();
     }
-    ls_tile_differentiate<1, SIZE, KIND, false>(
+    ls_tile_differentiate<T, 1, SIZE, KIND, false>(
         p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(job, s, h), tiles.strip + SIZE - 1, full,
         0, row + band, key, tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
     __syncthreads();
@@ -143,11 +148,11 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_key_set 
 }
 
 /* Sums of one diagonal of tiles: [part][h][diagonal][SUMS], of rows r and c at r - c + SIZE - 1. */
-template <int D, int KIND>
-__global__ static void __launch_bounds__(LS_TILE_THREADS, D > 64 ? 2 : 4)
+template <typename T, int D, int KIND>
+__global__ static void __launch_bounds__(LS_TILE_THREADS, (table_tiles<T, D, KIND>::BLOCKS))
     diagonal_sums(const __grid_constant__ ls_cuda_attention job, int at, int parts) {
     extern __shared__ __align__(16) unsigned char arena[];
-    table_tiles<D, KIND> &tiles = *(table_tiles<D, KIND> *)(void *)arena;
+    table_tiles<T, D, KIND> &tiles = *(table_tiles<T, D, KIND> *)(void *)arena;
     const ls_cuda_key_set &s = job.set[at];
     const int query_tiles = tiles_in(job.T), key_tiles = tiles_in(s.keys);
     const int shift = (int)blockIdx.x - (tiles_in(s.key_rows) - 1); /* query tile less key tile */
@@ -165,7 +170,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, D > 64 ? 2 : 4)
             const ls_tile_range range =
                 ls_key_tiles<SIZE>(job, s, row, min((int)SIZE, job.T - row));
             if (key < range.first || key >= range.end) continue;
-            meet<D, KIND>(job, s, b, h, row, key * SIZE, ls_tile_is_full(range, key), tiles);
+            meet<T, D, KIND>(job, s, b, h, row, key * SIZE, ls_tile_is_full(range, key), tiles);
             for (int r = max(0, apart); r < min((int)SIZE, SIZE + apart) && apart < SIZE; r++)
                 sum += tiles.ds[r * PITCH + r - apart];
             __syncthreads();
@@ -231,35 +236,44 @@ bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int set, ls_dtyp
            s->query_plan.pieces == NULL && job->cap == 0;
 }
 
-template <int D, int KIND>
+template <typename T, int D, int KIND>
 static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
     const ls_cuda_key_set *s = &job->set[at];
-    const size_t bytes = sizeof(table_tiles<D, KIND>);
+    const size_t bytes = sizeof(table_tiles<T, D, KIND>);
     const int diagonals = diagonals_of(job->T, s->key_rows);
     const int parts = parts_of(job->B, job->H, diagonals);
     const int64_t columns = (int64_t)job->H * s->table_rows;
     const dim3 grid((unsigned)diagonals, (unsigned)job->H, (unsigned)parts);
     ls_cuda_note(ls_cuda_of(run),
-                 cudaFuncSetAttribute(diagonal_sums<D, KIND>,
+                 cudaFuncSetAttribute(diagonal_sums<T, D, KIND>,
                                       cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
                  "attention, asking for shared memory");
-    diagonal_sums<D, KIND><<<grid, LS_TILE_THREADS, bytes, stream>>>(*job, at, parts);
+    diagonal_sums<T, D, KIND><<<grid, LS_TILE_THREADS, bytes, stream>>>(*job, at, parts);
     column_sums<<<(unsigned)((columns + WARPS - 1) / WARPS), 32 * WARPS, 0, stream>>>(
         *job, at, diagonals, parts);
     ls_cuda_launched(run, "attention, table gradients in tiles");
 }
 
-template <int D> static void launch_kind(const ls_run *run, const ls_cuda_attention *job, int at) {
+template <typename T, int D>
+static void launch_kind(const ls_run *run, const ls_cuda_attention *job, int at) {
     if (ls_tile_kind_of(job, &job->set[at]) == LS_TILE_TABLE)
-        launch<D, LS_TILE_TABLE>(run, job, at);
+        launch<T, D, LS_TILE_TABLE>(run, job, at);
     else
-        launch<D, LS_TILE_BIASED>(run, job, at);
+        launch<T, D, LS_TILE_BIASED>(run, job, at);
+}
+
+template <typename T>
+static void launch_width(const ls_run *run, const ls_cuda_attention *job, int at) {
+    if (job->K <= 64)
+        launch_kind<T, 64>(run, job, at);
+    else
+        launch_kind<T, 128>(run, job, at);
 }
 
 void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int set) {
-    if (job->K <= 64)
-        launch_kind<64>(run, job, set);
+    if (job->type == LS_F32)
+        launch_width<float>(run, job, set);
     else
-        launch_kind<128>(run, job, set);
+        launch_width<ls_cuda_bf16>(run, job, set);
 }

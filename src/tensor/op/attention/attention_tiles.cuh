@@ -1,4 +1,5 @@
-/* Tiles of attention on the tensor units (sm_80 and later): bf16 in, f32 sums.
+/* Tiles of attention on the tensor units (sm_80 and later): bf16 in, f32 sums; for operands in f32
+ * see attention_split.cuh.
  *
  * A tile lies in shared memory row by row, each row padded by 16 bytes so that eight rows at one
  * column fall on different banks. A block has four warps; each takes M bands of 16 rows of the
@@ -41,8 +42,8 @@ template <int LEFT> __device__ static inline void ls_copies_wait(void) {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-/* Four matrices of 8 x 8, one row's address from each lane. */
-__device__ static inline void ls_load_matrices(uint32_t to[4], const ls_cuda_bf16 *row) {
+/* Four matrices of 8 x 8 (of f32 8 x 4), one row's address from each lane. */
+__device__ static inline void ls_load_matrices(uint32_t to[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(ls_shared_address(row))
@@ -77,24 +78,31 @@ __device__ static inline uint32_t ls_pair(float low, float high) {
 
 /* ---- tiles ---- */
 
-template <int D> struct ls_tile_shape { static const int STRIDE = D + LS_TILE_PAD; };
+template <typename T, int D> struct ls_tile_shape {
+    static const int PIECE = 16 / (int)sizeof(T); /* elements that are copied at once */
+    static const int STRIDE = D + PIECE;
+};
 
 /* Asks for ROWS rows from `row` on of a head; rows below 0 or from `rows` on are absent, and so are
- * the columns from `width` on, which is a multiple of 8. */
-template <int D, int ROWS, int THREADS = LS_TILE_THREADS>
-__device__ static inline void ls_tile_ask(ls_cuda_bf16 *to, const ls_cuda_rows &x, int b, int head,
-                                          int row, int rows, int width) {
-    enum { PIECES = D / 8, EACH = THREADS / PIECES };
+ * the columns from `width` on, which is a multiple of what 16 bytes hold. */
+template <int D, int ROWS, int THREADS = LS_TILE_THREADS, typename T>
+__device__ static inline void ls_tile_ask(T *to, const ls_cuda_rows &x, int b, int head, int row,
+                                          int rows, int width) {
+    enum {
+        PIECE = ls_tile_shape<T, D>::PIECE,
+        STRIDE = ls_tile_shape<T, D>::STRIDE,
+        PIECES = D / PIECE,
+        EACH = THREADS / PIECES
+    };
     const int first = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
     if (THREADS % PIECES != 0 && first >= EACH) return;
-    if (8 * piece >= width) rows = 0;
-    const ls_cuda_bf16 *from = ls_cuda_row<const ls_cuda_bf16>(x, b, row + first, head) + 8 * piece;
-    to += first * ls_tile_shape<D>::STRIDE + 8 * piece;
+    if (PIECE * piece >= width) rows = 0;
+    const T *from = ls_cuda_row<const T>(x, b, row + first, head) + PIECE * piece;
+    to += first * STRIDE + PIECE * piece;
 #pragma unroll
     for (int r = 0; r < ROWS; r += EACH) {
         if (ROWS % EACH != 0 && r + first >= ROWS) break;
-        ls_copy_16(to + r * ls_tile_shape<D>::STRIDE, from,
-                   (unsigned)(row + first + r) < (unsigned)rows);
+        ls_copy_16(to + r * STRIDE, from, (unsigned)(row + first + r) < (unsigned)rows);
         from += EACH * x.row;
     }
 }
@@ -103,7 +111,7 @@ __device__ static inline void ls_tile_ask(ls_cuda_bf16 *to, const ls_cuda_rows &
 template <int D, int M, int COLUMNS>
 __device__ static inline void ls_tile_scores(float c[M][COLUMNS / 8][4], const ls_cuda_bf16 *a,
                                              const ls_cuda_bf16 *b) {
-    enum { STRIDE = ls_tile_shape<D>::STRIDE };
+    enum { STRIDE = ls_tile_shape<ls_cuda_bf16, D>::STRIDE };
     const int lane = (int)threadIdx.x % 32;
     const ls_cuda_bf16 *a_lane = a + (lane % 16) * STRIDE + lane / 16 * 8;
     const ls_cuda_bf16 *b_lane = b + (lane % 8 + lane / 16 * 8) * STRIDE + lane / 8 % 2 * 8;
@@ -135,7 +143,7 @@ __device__ static inline void ls_tile_scores(float c[M][COLUMNS / 8][4], const l
 template <int D, int M, int COLUMNS>
 __device__ static inline void ls_tile_gather(float c[M][D / 8][4], const float p[M][COLUMNS / 8][4],
                                              const ls_cuda_bf16 *b) {
-    enum { STRIDE = ls_tile_shape<D>::STRIDE };
+    enum { STRIDE = ls_tile_shape<ls_cuda_bf16, D>::STRIDE };
     const int lane = (int)threadIdx.x % 32;
     const ls_cuda_bf16 *b_lane = b + (lane % 16) * STRIDE + lane / 16 * 8;
 #pragma unroll
@@ -162,8 +170,16 @@ __device__ static inline void ls_tile_gather(float c[M][D / 8][4], const float p
     }
 }
 
+/* Two numbers of a row, from an even column on. */
+__device__ static inline void ls_tile_put(ls_cuda_bf16 *to, float one, float other) {
+    *(uint32_t *)(void *)to = ls_pair(one, other);
+}
+__device__ static inline void ls_tile_put(float *to, float one, float other) {
+    *(float2 *)(void *)to = {one, other};
+}
+
 /* Rows of a gradient from the lanes' sums; absent rows of a key tensor get 0. */
-template <int D, int M>
+template <typename T, int D, int M>
 __device__ static inline void ls_tile_store_rows(const ls_cuda_rows &to, int width,
                                                  const float c[M][D / 8][4], float factor, int b,
                                                  int head, int row, int present, int rows) {
@@ -175,13 +191,13 @@ __device__ static inline void ls_tile_store_rows(const ls_cuda_rows &to, int wid
         for (int half = 0; half < 2; half++) {
             const int r = row + m * 16 + g + 8 * half;
             if (r < 0 || r >= rows) continue;
-            ls_cuda_bf16 *there = ls_cuda_row<ls_cuda_bf16>(to, b, r, head) + 2 * t;
+            T *there = ls_cuda_row<T>(to, b, r, head) + 2 * t;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
-                if (n * 8 >= width) break;
+                if (n * 8 + 2 * t >= width) break;
                 const float *two = c[m][n] + 2 * half;
-                *(uint32_t *)(void *)(there + n * 8) =
-                    r < present ? ls_pair(two[0] * factor, two[1] * factor) : 0;
+                ls_tile_put(there + n * 8, r < present ? two[0] * factor : 0,
+                            r < present ? two[1] * factor : 0);
             }
         }
 }
@@ -338,8 +354,9 @@ __device__ static inline float ls_tile_bias_at(const ls_tile_bias &bias, float d
     return sum;
 }
 
-/* cap tanh(score / cap), off by at most cap 2^-22. */
-__device__ static inline float ls_tile_cap(float score, float cap) {
+/* cap tanh(score / cap); for operands of bf16 off by at most cap 2^-22. */
+template <typename T> __device__ static inline float ls_tile_cap(float score, float cap) {
+    if constexpr (sizeof(T) == sizeof(float)) return ls_cuda_cap(score, cap);
     const float e = ls_exp2(score / cap * (2 * LS_CUDA_LOG2_E));
     return cap - 2 * cap / (e + 1);
 }
@@ -348,7 +365,8 @@ __device__ static inline float ls_tile_cap(float score, float cap) {
  * Outer rows are keys or queries, columns the other. `row` and `column` are the rows in their
  * tensors of element (0, 0), `lse` and `dot` those of the queries; `more` is added to all scores.
  * `strip`: that of a table at step 0 and element (0, 0)'s key. */
-template <int M, int COLUMNS, int KIND, bool KEYS_OUTER, typename ROW_MARK, typename COLUMN_MARK>
+template <typename T, int M, int COLUMNS, int KIND, bool KEYS_OUTER, typename ROW_MARK,
+          typename COLUMN_MARK>
 __device__ static inline void
 ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], float factor,
                       const ls_tile_bias &bias, const float *strip, bool full, float more, int row,
@@ -389,7 +407,7 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
                         score += ls_tile_bias_at(bias, rows[r].offset + across.offset,
                                                  rows[r].whole + across.whole);
                     if constexpr (KIND == LS_TILE_BIASED)
-                        if (bias.cap > 0) score = ls_tile_cap(score, bias.cap);
+                        if (bias.cap > 0) score = ls_tile_cap<T>(score, bias.cap);
                     if constexpr (KIND == LS_TILE_TABLE && KEYS_OUTER)
                         score += by_row[m][half][across] * LS_CUDA_LOG2_E;
                     if constexpr (KIND == LS_TILE_TABLE && !KEYS_OUTER)
@@ -413,8 +431,8 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
 }
 
 /* Multiplies the rows of a tile with their shares of the decay. */
-template <int D, int ROWS, int THREADS = LS_TILE_THREADS>
-__device__ static inline void ls_tile_decay(ls_cuda_bf16 *tile, const ls_tile_mark *marks,
+template <int D, int ROWS, int THREADS = LS_TILE_THREADS, typename T>
+__device__ static inline void ls_tile_decay(T *tile, const ls_tile_mark *marks,
                                             const ls_cuda_key_set &s) {
     /* elements and rows at a time: a thread stays with its elements */
     enum { ACROSS = D < THREADS ? D : THREADS, EACH = THREADS / ACROSS };
@@ -425,8 +443,8 @@ __device__ static inline void ls_tile_decay(ls_cuda_bf16 *tile, const ls_tile_ma
         if (pair < 0) continue;
         const float rate = s.log_decay[pair];
         for (int r = first; r < ROWS; r += EACH) {
-            ls_cuda_bf16 *x = tile + r * ls_tile_shape<D>::STRIDE + e;
-            *x = ls_cuda_narrow<ls_cuda_bf16>(ls_cuda_wide(*x) * ls_exp2(rate * marks[r].decay));
+            T *x = tile + r * ls_tile_shape<T, D>::STRIDE + e;
+            *x = ls_cuda_narrow<T>(ls_cuda_wide(*x) * ls_exp2(rate * marks[r].decay));
         }
     }
 }
@@ -477,7 +495,8 @@ ls_query_tiles(const ls_cuda_attention &job, const ls_cuda_key_set &s, int row, 
 
 /* ---- what an outer tile passes over ---- */
 
-/* Tiles one after the other, or those of the blocks of a list, each of `across` tiles. */
+/* Tiles one after the other, or those of the blocks of a list, each of `across` tiles. SIZE: the
+ * rows of a tile. */
 typedef struct ls_tile_walk {
     const int32_t *at, *times; /* of the first block; NULL: tile `step` is number `step` */
     int full_first, full_end;  /* complete tiles (of a list: their rows) that need no predicate */
@@ -491,15 +510,14 @@ typedef struct ls_tile_place {
     float more; /* logarithm of how often the tile counts, in units of log 2 */
 } ls_tile_place;
 
+template <int SIZE>
 __device__ static inline ls_tile_place ls_tile_place_of(const ls_tile_walk &walk, int step) {
-    ls_tile_place place = {step * LS_ATTENTION_TILE,
-                           step >= walk.full_first && step < walk.full_end, 0};
+    ls_tile_place place = {step * SIZE, step >= walk.full_first && step < walk.full_end, 0};
     if (walk.at == NULL) return place;
     const int entry = step / walk.across;
     const int times = __ldg(walk.times + entry);
-    place.row = (int)(__ldg(walk.at + entry) * walk.size + walk.origin) +
-                step % walk.across * LS_ATTENTION_TILE;
-    place.full = place.row >= walk.full_first && place.row + LS_ATTENTION_TILE <= walk.full_end;
+    place.row = (int)(__ldg(walk.at + entry) * walk.size + walk.origin) + step % walk.across * SIZE;
+    place.full = place.row >= walk.full_first && place.row + SIZE <= walk.full_end;
     place.more = times > 1 ? log2f((float)times) : 0;
     return place;
 }
@@ -530,16 +548,12 @@ ls_tile_piece_of(const ls_block_rows &list, const ls_cuda_plan &plan, int64_t po
 }
 
 /* The inner tiles of a piece; `rows` and `position` are the other side's. */
-__device__ static inline ls_tile_walk ls_tile_walk_listed(const ls_block_rows &list,
-                                                          const ls_tile_piece &piece,
-                                                          int64_t position, int rows,
-                                                          bool checked) {
-    ls_tile_walk walk = {list.at + piece.first,
-                         list.times + piece.first,
-                         0,
-                         checked ? 0 : rows,
-                         (int)(list.size / LS_ATTENTION_TILE),
-                         list.size,
+template <int SIZE>
+__device__ static inline ls_tile_walk
+ls_tile_walk_listed(const ls_block_rows &list, const ls_tile_piece &piece, int64_t position,
+                    int rows, bool checked) {
+    ls_tile_walk walk = {list.at + piece.first, list.times + piece.first, 0,
+                         checked ? 0 : rows,    (int)(list.size / SIZE),  list.size,
                          -list.shift - position};
     return walk;
 }
