@@ -2,8 +2,7 @@
 #include "tensor/op/attention/attention_forward.cuh"
 
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type) {
-    bool fit = (type == LS_BF16 || (job->wide_tiles && getenv("LONGSHOT_ATTN32_OLD") == NULL)) &&
-               job->K <= 128 && job->vectors;
+    bool fit = (type == LS_BF16 || job->wide_tiles) && job->K <= 128 && job->vectors;
     for (int s = 0; s < job->sets; s++) {
         const ls_cuda_key_set *set = &job->set[s];
         const bool listed = set->query_plan.pieces != NULL;
