@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -262,25 +263,29 @@ static void test_two_writers(void **state) {
     two_writers(write_gguf);
 }
 
-/* What is no file stays what it is, and nothing is left beside it. */
+/* What is somebody's stays what it is, and nothing is left beside it. A device as well, where one
+ * may be made. */
 static void test_no_plain_file(void **state) {
     (void)state;
     ls_status (*const writers[])(ls_ctx *, const char *,
                                  const float *) = {write_plain, write_tensors, write_gguf};
     float values[VALUES] = {0};
-    char folder[] = "/tmp/longshot-pipe-XXXXXX", path[BYTES];
+    char folder[] = "/tmp/longshot-socket-XXXXXX", path[BYTES];
     assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/pipe", folder);
-    for (size_t i = 0; i < sizeof writers / sizeof writers[0]; i++) {
+    snprintf(path, sizeof path, "%s/it", folder);
+    for (int i = 0; i < 6; i++) {
+        const mode_t kind = i % 2 == 0 ? S_IFSOCK : S_IFCHR;
         ls_ctx ctx = ls_ctx_default();
         struct stat about;
         char **names;
         size_t files;
-        assert_int_equal(mkfifo(path, 0600), 0);
-        assert_int_equal(writers[i](&ctx, path, values), LS_EIO);
-        assert_non_null(strstr(ctx.error.message, "no plain file"));
+        const int made = mknod(path, kind | 0600, kind == S_IFCHR ? makedev(1, 3) : 0);
+        if (made != 0 && kind == S_IFCHR) continue;
+        assert_int_equal(made, 0);
+        assert_int_equal(writers[i / 2](&ctx, path, values), LS_EIO);
+        assert_non_null(strstr(ctx.error.message, "is not replaced"));
         assert_int_equal(lstat(path, &about), 0);
-        assert_true(S_ISFIFO(about.st_mode));
+        assert_int_equal(about.st_mode & S_IFMT, kind);
         assert_int_equal(ls_folder_list(&ctx, folder, &names, &files), LS_OK);
         assert_int_equal(files, 1);
         ls_names_free(&ctx, names, files);

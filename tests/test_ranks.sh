@@ -82,16 +82,18 @@ rank_processes="$rank_processes $!"
 wait_ranks
 [ "$codes" = "2 2" ] || fail "two recipes gave $codes"
 said "rank 1 has another recipe than rank 0"
-apart() { # two ranks, the second in the folder `other`
+apart() { # two ranks, the second in the folder `other`; no text lies above the run's folder
     ranks_port=$((ranks_port + 1))
-    start_rank 0 2 "$program" train $small out="$scratch/apart$ranks_port"
+    far=$(mktemp -d)
+    start_rank 0 2 "$program" train $small out="$far/run"
     rank_processes=$!
     cd other
-    start_rank 1 2 "$program" train $small out="$scratch/apart$ranks_port"
+    start_rank 1 2 "$program" train $small out="$far/run"
     cd ..
     rank_processes="$rank_processes $!"
     wait_ranks
     mv other/rank.1.* .
+    rm -rf "$far"
 }
 mkdir other
 sed 's/line/Line/' text.txt >other/text.txt

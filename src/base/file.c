@@ -194,16 +194,16 @@ static ls_status sync_parent(ls_ctx *ctx, const char *path) {
     return ls_folder_sync(ctx, slash == NULL ? "." : folder);
 }
 
-/* A device, a pipe or a socket is no file that a new one may take the place of. */
+/* A device or a socket is somebody's: no file takes its place. */
 static bool is_replaceable(const char *path) {
     struct stat about;
-    return lstat(path, &about) != 0 || S_ISREG(about.st_mode) || S_ISDIR(about.st_mode) ||
-           S_ISLNK(about.st_mode);
+    return lstat(path, &about) != 0 ||
+           !(S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode) || S_ISSOCK(about.st_mode));
 }
 
 ls_status ls_path_rename(ls_ctx *ctx, const char *from, const char *to) {
     if (!is_replaceable(to))
-        return LS_FAIL(ctx, LS_EIO, "%s is no plain file: it is not replaced", to);
+        return LS_FAIL(ctx, LS_EIO, "%s is a device or a socket: it is not replaced", to);
     if (rename(from, to) != 0)
         return LS_FAIL(ctx, LS_EIO, "renaming %s: %s", from, strerror(errno));
     return sync_parent(ctx, to);
