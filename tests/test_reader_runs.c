@@ -290,7 +290,8 @@ static void test_study_folders(void **state) {
                         fits ? NULL : "too long");
         ctx.error = (ls_error){0};
         arm.trains = false;
-        snprintf(arm.checkpoint, sizeof arm.checkpoint, "%s", opened);
+        snprintf(arm.checkpoint, sizeof arm.checkpoint, "as-given");
+        snprintf(arm.found, sizeof arm.found, "%s", opened);
         expect_sentence("opened", ls_study_weights(&study, 0, 7, path, room), &ctx,
                         fits_opened ? NULL : "too long");
         ctx.error = (ls_error){0};
