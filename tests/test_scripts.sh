@@ -53,6 +53,19 @@ below 0.99 "$(counted fuzz_busy)" || fail "a goal is reached with $(counted fuzz
 echo 900 >found/fuzz_broken.seconds
 leaves 1 "a finding" tree/script/fuzz 2 fuzz_broken
 [ "$(counted fuzz_broken)" = 0 ] || fail "the count goes on after a finding"
+# a limit by the clock is a finding where the input, a command here, does not end well by itself
+target fuzz_late <<'END'
+for word; do case $word in -artifact_prefix=*) found=${word#*=}timeout-1 ;; esac; done
+[ -n "${found:-}" ] || exec sh "$1"
+echo "$LATE" >"$found"
+echo "Test unit written to $found"
+exit 70
+END
+echo 900 >found/fuzz_late.seconds
+leaves 0 "fuzz_late" env LATE=true tree/script/fuzz 1 fuzz_late
+below 899.99 "$(counted fuzz_late)" || fail "the count ends where other work kept a target waiting"
+leaves 1 "Test unit written" env LATE=false tree/script/fuzz 1 fuzz_late
+[ "$(counted fuzz_late)" = 0 ] || fail "an input that takes too long is no finding"
 leaves 2 "usage:" tree/script/fuzz fuzz_busy
 # corpora that are kept: what was found goes from one folder to another with its count, without the seeds
 target fuzz_finder <<'END'
