@@ -194,16 +194,26 @@ static ls_status sync_parent(ls_ctx *ctx, const char *path) {
     return ls_folder_sync(ctx, slash == NULL ? "." : folder);
 }
 
-/* A device or a socket is somebody's: no file takes its place. */
+/* A device or a socket is somebody's, and so is a link to one or into /proc, as /dev/stdout is: no
+ * file takes its place. */
 static bool is_replaceable(const char *path) {
+    static const char system[] = "/proc/";
+    enum { LENGTH = sizeof system - 1 };
+    char target[LENGTH];
     struct stat about;
-    return lstat(path, &about) != 0 ||
-           !(S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode) || S_ISSOCK(about.st_mode));
+    if (lstat(path, &about) != 0) return true;
+    if (S_ISLNK(about.st_mode)) {
+        if (readlink(path, target, LENGTH) == LENGTH && memcmp(target, system, LENGTH) == 0)
+            return false;
+        if (stat(path, &about) != 0) return true;
+    }
+    return !(S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode) || S_ISSOCK(about.st_mode));
 }
 
 ls_status ls_path_rename(ls_ctx *ctx, const char *from, const char *to) {
     if (!is_replaceable(to))
-        return LS_FAIL(ctx, LS_EIO, "%s is a device or a socket: it is not replaced", to);
+        return LS_FAIL(ctx, LS_EIO,
+                       "%s is a device or a socket, or leads to one: it is not replaced", to);
     if (rename(from, to) != 0)
         return LS_FAIL(ctx, LS_EIO, "renaming %s: %s", from, strerror(errno));
     return sync_parent(ctx, to);

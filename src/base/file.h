@@ -37,7 +37,7 @@ ls_status ls_file_put(ls_ctx *ctx, FILE *file, const char *path, const void *byt
 /* Flushes, fsyncs and closes; the file is closed in any case. */
 ls_status ls_file_finish(ls_ctx *ctx, FILE *file, const char *path);
 /* Renames within a folder, and fsyncs that: after a power cut the name is the new one. LS_EIO where a
- * device or a socket has it. */
+ * device or a socket has it, or a link to one. */
 ls_status ls_path_rename(ls_ctx *ctx, const char *from, const char *to);
 /* With parents, durably; fine where it exists. */
 ls_status ls_folder_make(ls_ctx *ctx, const char *path);
