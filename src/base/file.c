@@ -129,8 +129,9 @@ ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out) {
         status = LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes; at most %zu are read", path,
                          out->length, most);
     void *bytes = MAP_FAILED;
+    const size_t room = out->length + 1;
     if (status == LS_OK && out->length > 0) {
-        bytes = mmap(NULL, out->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        bytes = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (bytes == MAP_FAILED)
             status =
                 LS_FAIL(ctx, LS_ENOMEM, "no memory for the %zu bytes of %s", out->length, path);
@@ -138,7 +139,7 @@ ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out) {
     if (bytes != MAP_FAILED) {
         out->bytes = bytes;
         status = read_into(ctx, fd, path, out);
-        if (status != LS_OK) munmap(bytes, out->length);
+        if (status != LS_OK) munmap(bytes, room);
     }
     if (status != LS_OK) *out = (ls_whole){0};
     close(fd);
@@ -146,7 +147,7 @@ ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out) {
 }
 
 void ls_whole_free(ls_whole *whole) {
-    if (whole->length > 0) munmap((void *)(uintptr_t)whole->bytes, whole->length);
+    if (whole->length > 0) munmap((void *)(uintptr_t)whole->bytes, whole->length + 1);
     *whole = (ls_whole){0};
 }
 

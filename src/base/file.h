@@ -16,8 +16,9 @@ ls_status ls_file_open(ls_ctx *ctx, const char *path, int *fd, size_t *length);
 /* Length and ls_hash of a file, read in pieces; where `stops`, a signal ends it. */
 ls_status ls_file_hash(ls_ctx *ctx, const char *path, bool stops, size_t *length, uint64_t *hash);
 
-/* A whole file of at most 4 GiB in pages of its own: read, not mapped, since reading a mapping of a
- * file that is cut meanwhile ends the process. An empty file gives length 0. */
+/* A whole file of at most 4 GiB in pages of its own, with a zero byte behind it: read, not mapped,
+ * since reading a mapping of a file that is cut meanwhile ends the process. An empty file gives
+ * length 0. */
 typedef struct ls_whole {
     const uint8_t *bytes;
     size_t length;
