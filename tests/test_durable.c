@@ -263,8 +263,8 @@ static void test_two_writers(void **state) {
     two_writers(write_gguf);
 }
 
-/* What is somebody's stays what it is, and nothing is left beside it. A device as well, where one
- * may be made. */
+/* What is somebody's stays what it is, and nothing is left beside it: a socket, a device where one
+ * may be made, a link to a device, and one such as /dev/stdout. */
 static void test_no_plain_file(void **state) {
     (void)state;
     ls_status (*const writers[])(ls_ctx *, const char *,
@@ -273,16 +273,25 @@ static void test_no_plain_file(void **state) {
     char folder[] = "/tmp/longshot-socket-XXXXXX", path[BYTES];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/it", folder);
-    for (int i = 0; i < 6; i++) {
-        const mode_t kind = i % 2 == 0 ? S_IFSOCK : S_IFCHR;
+    static const struct {
+        mode_t kind;
+        const char *target;
+    } things[] = {
+        {S_IFSOCK, NULL}, {S_IFCHR, NULL}, {S_IFLNK, "/dev/null"}, {S_IFLNK, "/proc/self/status"}};
+    enum { THINGS = sizeof things / sizeof things[0] };
+    for (size_t i = 0; i < 3 * THINGS; i++) {
+        const mode_t kind = things[i % THINGS].kind;
+        const char *target = things[i % THINGS].target;
         ls_ctx ctx = ls_ctx_default();
         struct stat about;
         char **names;
         size_t files;
-        const int made = mknod(path, kind | 0600, kind == S_IFCHR ? makedev(1, 3) : 0);
+        const int made = target != NULL
+                             ? symlink(target, path)
+                             : mknod(path, kind | 0600, kind == S_IFCHR ? makedev(1, 3) : 0);
         if (made != 0 && kind == S_IFCHR) continue;
         assert_int_equal(made, 0);
-        assert_int_equal(writers[i / 2](&ctx, path, values), LS_EIO);
+        assert_int_equal(writers[i / THINGS](&ctx, path, values), LS_EIO);
         assert_non_null(strstr(ctx.error.message, "is not replaced"));
         assert_int_equal(lstat(path, &about), 0);
         assert_int_equal(about.st_mode & S_IFMT, kind);

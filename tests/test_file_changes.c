@@ -130,6 +130,24 @@ static void sources(void **state) {
     assert_non_null(strstr(ctx.error.message, "was cut while it was read"));
 }
 
+/* Who reads a number at the end of a file stops there, also where the file fills its last page: the
+ * second of two may lie before the first. */
+static void ends(void **state) {
+    (void)state;
+    enum { PAGES = 16, PAGE = 4096 };
+    static char nines[PAGES * PAGE];
+    ls_whole whole[2];
+    ls_ctx ctx = ls_ctx_default();
+    memset(nines, '9', sizeof nines);
+    const char *path = fixture_file("nines", nines, sizeof nines);
+    for (int i = 0; i < 2; i++) assert_int_equal(ls_whole_read(&ctx, path, &whole[i]), LS_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(whole[i].length, sizeof nines);
+        assert_int_equal(whole[i].bytes[whole[i].length], 0);
+    }
+    for (int i = 0; i < 2; i++) ls_whole_free(&whole[i]);
+}
+
 static void put(ls_text *text, const void *bytes, size_t length) {
     ls_ctx ctx = ls_ctx_default();
     ls_text_append(&ctx, text, bytes, length);
@@ -212,6 +230,7 @@ int main(void) {
         cmocka_unit_test(long_descriptions),
         cmocka_unit_test(stops),
         cmocka_unit_test(sources),
+        cmocka_unit_test(ends),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

@@ -30,6 +30,8 @@ begin lists data.train=0.5*text.txt,0.5*rows.txt data.validation=rows.txt data.t
 begin task task=text task.path=reviews
 cp -r "$2/tests/golden/checkpoints/gpt2" public
 echo '{"text": "a row and a line and a row"}' >lambada.jsonl
+printf '1 Mary went to the hallway.\n2 Where is Mary? \thallway\t1\n' >qa1_hall.txt
+awk 'BEGIN { for (i = 0; i < 40; i++) print "Then " i " of the people in the long street saw that it was raining over all of the town." }' >street.txt
 cat >study.yaml <<'Y'
 seeds: [1]
 data: {corpus: text.txt}
@@ -41,6 +43,7 @@ arms:
   rope: {model.position: rope}
   further: {model.position: none, train.from: runs/corpus-whole}
   checkpoint: {from: public, data.corpus: rows.txt, suites: lambada, suite.path: lambada.jsonl}
+  two-files: {from: runs/corpus-whole, suites: babilong, suite.path: "qa1_hall.txt,street.txt", suite.lengths: [2000], suite.samples: 1}
 Y
 "$program" study study.yaml out=runs/study --quiet >/dev/null 2>../err.txt || fail "a study: $(cat ../err.txt)"
 
@@ -86,7 +89,7 @@ grep -q "rows.txt of the study is ../moved/runs/study/../../rows.txt" ../err.txt
 python3 -c '
 import json
 then, now = (json.load(open("../moved/runs/%s/results.json" % name))["arms"] for name in ("whole", "study"))
-assert len(then) == 3 and then == now, (then, now)' 2>>../err.txt || fail "a study from elsewhere has other results: $(cat ../err.txt)"
+assert len(then) == 4 and then == now, (then, now)' 2>>../err.txt || fail "a study from elsewhere has other results: $(cat ../err.txt)"
 "$program" study ../moved/runs/study/study.yaml out=../moved/runs/study check=true >/dev/null 2>../err.txt ||
     fail "check=true of a study from elsewhere: $(cat ../err.txt)"
 same() { # THEN NOW: the same result but for the time it took

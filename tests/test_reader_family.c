@@ -290,6 +290,21 @@ static void test_heads(void **state) {
     assert_int_equal(unlink(in_folder("model.safetensors")), 0);
 }
 
+/* A head and an embedding may be large: a signal is heard while they are compared. */
+static void test_stop(void **state) {
+    (void)state;
+    static const tensor both[MOST] = {F32(EMBED, 1), F32(HEAD, 1)};
+    const volatile int stop = 1;
+    ls_ctx ctx = ls_ctx_default();
+    ls_family family;
+    write_text(&ctx, in_folder("config.json"), TIED);
+    write_tensors(&ctx, in_folder("model.safetensors"), both);
+    ctx.stop = &stop;
+    assert_int_equal(ls_family_open(&ctx, folder, &family), LS_ESTOP);
+    ls_family_close(&ctx, &family);
+    assert_int_equal(unlink(in_folder("model.safetensors")), 0);
+}
+
 /* Several files, with an index that says where each tensor stands. */
 static void test_shards(void **state) {
     (void)state;
@@ -395,9 +410,10 @@ static void test_generation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fields), cmocka_unit_test(test_rotations),
-        cmocka_unit_test(test_layers), cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_shards), cmocka_unit_test(test_generation),
+        cmocka_unit_test(test_fields),     cmocka_unit_test(test_rotations),
+        cmocka_unit_test(test_layers),     cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_stop),       cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_generation),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

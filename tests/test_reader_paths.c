@@ -120,10 +120,33 @@ static void test_results(void **state) {
     sweep("a report", in_folder("study"), write_report);
 }
 
+/* A sentence that is cut is cut between characters, wherever they lie: answers in JSON have it. */
+static void test_characters(void **state) {
+    (void)state;
+    enum { SIZES = 3, CHARACTER = 3, BEFORE = 7 };
+    static const size_t sizes[SIZES] = {100, 300,
+                                        3000}; /* whole, without a middle, without an end */
+    static char path[BEFORE + 3000 * CHARACTER + 1];
+    for (size_t i = 0; i < SIZES * BEFORE; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        const size_t before = i % BEFORE, size = sizes[i / BEFORE];
+        memset(path, 'a', before);
+        for (size_t c = 0; c <= size; c++)
+            strcpy(path + before + c * CHARACTER, c < size ? "\xe4\xb8\x96" : "");
+        LS_FAIL(&ctx, LS_EINPUT, "%s is wrong", path);
+        json_t *text = json_string(ctx.error.message);
+        if (text == NULL) fail_msg("%zu letters, %zu characters: not UTF-8", before, size);
+        if (i / BEFORE < 2) assert_non_null(strstr(ctx.error.message, "\x96 is wrong"));
+        assert_int_equal(strstr(ctx.error.message, "\x96...\xe4") != NULL, i / BEFORE > 0);
+        json_decref(text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folders),
         cmocka_unit_test(test_results),
+        cmocka_unit_test(test_characters),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -112,6 +112,12 @@ refused 2 "is there twice" study ask.yaml out=no suites=needle,needle,middle,nee
 refused 2 "suite.out has no place" study ask.yaml out=no suite.out=x
 refused 2 "no key suite.sampels" study ask.yaml out=no suite.sampels=2
 refused 2 "has no effect without suites" study slow.yaml out=no suites= arms.rope.suite.samples=2
+# a sentence about a long path, or word, says what is wrong
+deep=$(printf 'folder/%.0s' $(seq 60))none.jsonl
+sed '/^suite/d; /alibi:/d; /longer:/d; s/\[1, 2\]/[1]/' ask.yaml >deep.yaml
+refused 3 "rope, seed 1, suite lambada: the evaluation failed: folder.*none.jsonl: No such file" \
+    study deep.yaml out=deep suites=lambada suite.path=$deep
+refused 2 "arm rope: there is no position method folder.*none.jsonl; there are .* t5" study deep.yaml out=no arms.rope.model.position=$deep
 
 # ---- tasks asked otherwise at test ----
 cat >task.yaml <<'Y'

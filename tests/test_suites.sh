@@ -221,6 +221,8 @@ refused 2 "not named after a task" eval run suite=babilong suite.path=corpus/1.t
 echo "Mary moved" >qa2_test.txt
 refused 3 "does not begin with its number" eval run suite=babilong \
     suite.path=qa2_test.txt,corpus/1.txt
+printf '1 Mary moved.\n   \n2 Where is Mary? \thall\t1\n' >qa2_test.txt
+refused 3 "line 2 does not begin with its number" eval run suite=babilong suite.path=qa2_test.txt,corpus/1.txt
 refused 3 "not label, tab, text" eval run suite=manyshot suite.path=plain.txt
 printf 'a\tb\na\tc\n' >one.tsv
 refused 3 "one label alone" eval run suite=manyshot suite.path=one.tsv

@@ -129,8 +129,9 @@ ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out) {
         status = LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes; at most %zu are read", path,
                          out->length, most);
     void *bytes = MAP_FAILED;
+    const size_t room = out->length + 1;
     if (status == LS_OK && out->length > 0) {
-        bytes = mmap(NULL, out->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        bytes = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (bytes == MAP_FAILED)
             status =
                 LS_FAIL(ctx, LS_ENOMEM, "no memory for the %zu bytes of %s", out->length, path);
@@ -138,7 +139,7 @@ ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out) {
     if (bytes != MAP_FAILED) {
         out->bytes = bytes;
         status = read_into(ctx, fd, path, out);
-        if (status != LS_OK) munmap(bytes, out->length);
+        if (status != LS_OK) munmap(bytes, room);
     }
     if (status != LS_OK) *out = (ls_whole){0};
     close(fd);
@@ -146,7 +147,7 @@ ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out) {
 }
 
 void ls_whole_free(ls_whole *whole) {
-    if (whole->length > 0) munmap((void *)(uintptr_t)whole->bytes, whole->length);
+    if (whole->length > 0) munmap((void *)(uintptr_t)whole->bytes, whole->length + 1);
     *whole = (ls_whole){0};
 }
 
@@ -194,16 +195,26 @@ static ls_status sync_parent(ls_ctx *ctx, const char *path) {
     return ls_folder_sync(ctx, slash == NULL ? "." : folder);
 }
 
-/* A device or a socket is somebody's: no file takes its place. */
+/* A device or a socket is somebody's, and so is a link to one or into /proc, as /dev/stdout is: no
+ * file takes its place. */
 static bool is_replaceable(const char *path) {
+    static const char system[] = "/proc/";
+    enum { LENGTH = sizeof system - 1 };
+    char target[LENGTH];
     struct stat about;
-    return lstat(path, &about) != 0 ||
-           !(S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode) || S_ISSOCK(about.st_mode));
+    if (lstat(path, &about) != 0) return true;
+    if (S_ISLNK(about.st_mode)) {
+        if (readlink(path, target, LENGTH) == LENGTH && memcmp(target, system, LENGTH) == 0)
+            return false;
+        if (stat(path, &about) != 0) return true;
+    }
+    return !(S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode) || S_ISSOCK(about.st_mode));
 }
 
 ls_status ls_path_rename(ls_ctx *ctx, const char *from, const char *to) {
     if (!is_replaceable(to))
-        return LS_FAIL(ctx, LS_EIO, "%s is a device or a socket: it is not replaced", to);
+        return LS_FAIL(ctx, LS_EIO,
+                       "%s is a device or a socket, or leads to one: it is not replaced", to);
     if (rename(from, to) != 0)
         return LS_FAIL(ctx, LS_EIO, "renaming %s: %s", from, strerror(errno));
     return sync_parent(ctx, to);

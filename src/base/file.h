@@ -16,8 +16,9 @@ ls_status ls_file_open(ls_ctx *ctx, const char *path, int *fd, size_t *length);
 /* Length and ls_hash of a file, read in pieces; where `stops`, a signal ends it. */
 ls_status ls_file_hash(ls_ctx *ctx, const char *path, bool stops, size_t *length, uint64_t *hash);
 
-/* A whole file of at most 4 GiB in pages of its own: read, not mapped, since reading a mapping of a
- * file that is cut meanwhile ends the process. An empty file gives length 0. */
+/* A whole file of at most 4 GiB in pages of its own, with a zero byte behind it: read, not mapped,
+ * since reading a mapping of a file that is cut meanwhile ends the process. An empty file gives
+ * length 0. */
 typedef struct ls_whole {
     const uint8_t *bytes;
     size_t length;
@@ -37,7 +38,7 @@ ls_status ls_file_put(ls_ctx *ctx, FILE *file, const char *path, const void *byt
 /* Flushes, fsyncs and closes; the file is closed in any case. */
 ls_status ls_file_finish(ls_ctx *ctx, FILE *file, const char *path);
 /* Renames within a folder, and fsyncs that: after a power cut the name is the new one. LS_EIO where a
- * device or a socket has it. */
+ * device or a socket has it, or a link to one. */
 ls_status ls_path_rename(ls_ctx *ctx, const char *from, const char *to);
 /* With parents, durably; fine where it exists. */
 ls_status ls_folder_make(ls_ctx *ctx, const char *path);

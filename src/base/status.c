@@ -57,17 +57,34 @@ ls_status ls_check_stop(ls_ctx *ctx, const char *what) {
     return LS_FAIL(ctx, LS_ESTOP, "stopped while %s", what);
 }
 
+/* Whether a byte of UTF-8 goes on with a character. */
+static bool goes_on(char byte) {
+    return ((unsigned char)byte & 0xC0) == 0x80;
+}
+
+/* Of a text that was cut at its end, the last character where it may be a part of one. */
+static void drop_part(char *text) {
+    size_t at = strlen(text);
+    while (at > 0 && goes_on(text[at - 1])) at--;
+    if (at > 0 && ((unsigned char)text[at - 1] & 0x80) != 0) text[at - 1] = '\0';
+}
+
 /* A sentence, into the room for it. One that is longer, as those with a long path are, loses its
  * middle: what is wrong stands at its end. */
 static void put_sentence(ls_error *error, const char *format, va_list arguments) {
     enum { ROOM = sizeof error->message, TAIL = 160, WHOLE = 8192 };
-    char whole[WHOLE];
-    const int length = vsnprintf(whole, sizeof whole, format, arguments);
-    const size_t used = length < 0 ? 0 : strlen(whole);
-    if (used < ROOM)
+    char whole[WHOLE] = "";
+    if (vsnprintf(whole, sizeof whole, format, arguments) >= WHOLE) drop_part(whole);
+    const size_t used = strlen(whole);
+    if (used < ROOM) {
         memcpy(error->message, whole, used + 1);
-    else
-        snprintf(error->message, ROOM, "%.*s...%s", ROOM - TAIL - 4, whole, whole + used - TAIL);
+        return;
+    }
+    const char *tail = whole + used - TAIL;
+    while (goes_on(*tail)) tail++;
+    whole[ROOM - TAIL - 4] = '\0';
+    drop_part(whole);
+    snprintf(error->message, ROOM, "%s...%s", whole, tail);
 }
 
 ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, const char *format,

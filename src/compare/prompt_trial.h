@@ -9,7 +9,7 @@
 typedef struct ls_prompt_trial {
     const char *from, *folder; /* of the tokenizer; of the files that the items are in */
     ls_tokenizer *tokenizer;
-    char open[LS_OPTION_TEXT_BYTES + 256]; /* the file that is mapped */
+    char open[LS_OPTION_TEXT_BYTES + 256]; /* the file that is open */
     ls_whole whole;
     json_t *hays; /* needle: the text without a needle, by the length of the context */
 } ls_prompt_trial;

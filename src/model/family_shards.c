@@ -105,17 +105,19 @@ static size_t find_ending(const ls_safetensors *file, const char *end) {
     return file->count;
 }
 
-static bool is_equal(const ls_safetensor *a, const ls_safetensor *b) {
+/* Whether two tensors hold the same. */
+static ls_status compare(ls_ctx *ctx, const ls_safetensor *a, const ls_safetensor *b, bool *same) {
     enum { PIECE = 1 << 15 };
     uint8_t mine[PIECE], theirs[PIECE];
-    bool same = a->type == b->type && a->block == b->block && a->bytes == b->bytes;
-    for (size_t at = 0; same && at < a->bytes; at += PIECE) {
+    *same = a->type == b->type && a->block == b->block && a->bytes == b->bytes;
+    for (size_t at = 0; *same && at < a->bytes; at += PIECE) {
         const size_t here = (size_t)ls_min(PIECE, (int64_t)(a->bytes - at));
+        LS_TRY(ls_check_stop(ctx, "reading weights"));
         ls_safetensor_bytes(a, at, here, mine);
         ls_safetensor_bytes(b, at, here, theirs);
-        same = memcmp(mine, theirs, here) == 0;
+        *same = memcmp(mine, theirs, here) == 0;
     }
-    return same;
+    return LS_OK;
 }
 
 static void drop(ls_safetensors *file, size_t item) {
@@ -141,7 +143,7 @@ ls_status ls__family_settle_head(ls_ctx *ctx, ls_family *family, const char *wha
     if (!has_head && !tied)
         return LS_FAIL(ctx, LS_EINPUT, "%s: %s is missing, and the head is not tied", what, head);
     if (has_embedding && has_head) {
-        tied = tied && is_equal(&file->items[first], &file->items[last]);
+        if (tied) LS_TRY(compare(ctx, &file->items[first], &file->items[last], &tied));
         LS_TRY(ls_safetensors_check(ctx, file));
         if (tied) drop(file, last);
     } else if (has_head && tied) {

@@ -31,7 +31,7 @@ typedef struct runner {
     ls_study_job *jobs;
     size_t count, done, failed;
     ls_status first_failure;
-    char first_message[400];
+    char first_message[640];
     double shown, published,
         publish_cost; /* when lines and page were made last; what a page takes */
     int lock;
@@ -245,7 +245,7 @@ static ls_status status_of_exit(int wait_status) {
 }
 
 static void say_failure(runner *r, ls_study_job *j, ls_status status, const char *sentence) {
-    char name[192], line[640];
+    char name[192], line[sizeof r->first_message];
     j->state = LS_JOB_FAILED;
     r->failed++;
     snprintf(line, sizeof line, "%s: %s failed: %s", job_name(r, j, name),
@@ -253,7 +253,7 @@ static void say_failure(runner *r, ls_study_job *j, ls_status status, const char
     say(r, line);
     if (r->first_failure == LS_OK) {
         r->first_failure = status;
-        snprintf(r->first_message, sizeof r->first_message, "%.390s", line);
+        memcpy(r->first_message, line, sizeof line);
     }
 }
 
@@ -268,7 +268,7 @@ static ls_status publish(runner *r) {
 static ls_status finish(runner *r, ls_study_job *j, const ls_study_end *end) {
     const int wait_status = end->wait_status;
     const bool here = r->study->keys.launch == LS_LAUNCH_HERE; /* else srun's memory is no matter */
-    char sentence[400], name[192], line[400];
+    char sentence[sizeof r->ctx->error.message], name[192], line[400];
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
         LS_TRY(keep_result(r, j, here ? end->peak_bytes : 0));
         j->state = LS_JOB_DONE;

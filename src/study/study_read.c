@@ -209,7 +209,7 @@ static ls_status about_arm(ls_study *study, const ls_study_arm *arm, ls_status s
     char said[sizeof ctx->error.message];
     snprintf(said, sizeof said, "%s", ctx->error.message);
     ctx->error = (ls_error){0};
-    return LS_FAIL(ctx, status, "arm %s: %.400s", arm->name, said);
+    return LS_FAIL(ctx, status, "arm %s: %s", arm->name, said);
 }
 
 static bool is_of_data(const char *key) {

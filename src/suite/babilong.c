@@ -4,6 +4,7 @@
  * `?`; those of fewer than ten tokens are left out, as in the official code, which cuts them by
  * another tool. generate: the official prompt and score. likelihood: the labels of the task that
  * the question does not name; the contrast is the prompt without the facts. */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,8 @@ static int64_t number_of(const ls_lines *lines, int64_t line, const char **rest)
     char *end;
     const long long number = strtoll(lines->at[line], &end, 10);
     *rest = end + 1;
-    return end > lines->at[line] && *end == ' ' && number > 0 && number < FACTS_MAX ? number : 0;
+    const bool begins = isdigit((unsigned char)lines->at[line][0]) && *end == ' ';
+    return begins && number > 0 && number < FACTS_MAX ? number : 0;
 }
 
 static ls_status read_questions(ls_suite *suite) {
