@@ -86,6 +86,31 @@ static void public_retrieval(void **state) {
               "out.y", 0, 0);
 }
 
+/* Landmarks whose keys are 0 tie for every query: it looks the latest blocks up. */
+static void equal_scores(void **state) {
+    (void)state;
+    enum { BLOCK = 5, TOP = 2, BEFORE = 7, T = (BEFORE + 1) * BLOCK, D = 12, LAST = T - 2 };
+    static const int64_t one[] = {1};
+    model m;
+    model_new(&m, ROPE "extend.block=4 extend.top_k=2 extend.local=5", LS_F64, 1, D, 1);
+    double *x = random_values(T * D, 4);
+    for (int t = BLOCK - 1; t < T; t += BLOCK) memset(x + t * D, 0, D * sizeof *x);
+    for (int streamed = 0; streamed < 2; streamed++) {
+        double *before = streamed ? model_stream(&m, T, x, one, 1) : model_whole(&m, T, x);
+        for (int c = 0; c < BEFORE; c++) {
+            x[c * BLOCK * D] += 1;
+            double *after = streamed ? model_stream(&m, T, x, one, 1) : model_whole(&m, T, x);
+            x[c * BLOCK * D] -= 1;
+            const bool seen = memcmp(before + LAST * D, after + LAST * D, D * sizeof *x) != 0;
+            assert_int_equal(seen, c >= BEFORE - TOP);
+            free(after);
+        }
+        free(before);
+    }
+    model_free(&m);
+    free(x);
+}
+
 /* Outputs and gradients of one pass of training. */
 static void public_training(void **state) {
     (void)state;
@@ -256,8 +281,11 @@ static void fast_types(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(public_retrieval), cmocka_unit_test(public_training),
-        cmocka_unit_test(public_softmax),   cmocka_unit_test(laws),
+        cmocka_unit_test(public_retrieval),
+        cmocka_unit_test(public_training),
+        cmocka_unit_test(public_softmax),
+        cmocka_unit_test(equal_scores),
+        cmocka_unit_test(laws),
         cmocka_unit_test(fast_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

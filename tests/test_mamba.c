@@ -9,12 +9,14 @@ extern const ls_mixer_type ls_mixer_mamba;
 typedef struct variant {
     const char *words;
     int64_t E, N, R, W; /* channels; states; width of the step's projection; taps */
+    double epsilon;     /* of the norms inside; 0: there are none */
 } variant;
 
 static const variant variants[] = {
-    {"d_state=4", 24, 4, 1, 4},
-    {"d_state=3 expand=1 dt_rank=5 d_conv=2 bias=true", 12, 3, 5, 2},
-    {"d_state=5 dt_rank=2 d_conv=1 conv_bias=false", 24, 5, 2, 1},
+    {"d_state=4", 24, 4, 1, 4, 0},
+    {"d_state=3 expand=1 dt_rank=5 d_conv=2 bias=true", 12, 3, 5, 2, 0},
+    {"d_state=5 dt_rank=2 d_conv=1 conv_bias=false", 24, 5, 2, 1, 0},
+    {"d_state=4 dt_rank=3 inner_norm=true inner_epsilon=0.1", 24, 4, 3, 4, 0.1},
 };
 
 static double silu(double x) {
@@ -38,6 +40,13 @@ static double project(const ls_parameters *store, const char *name, int64_t row,
     return sum;
 }
 
+/* Falcon-Mamba's norms, without weights. */
+static void norm(double *x, int64_t width, double epsilon) {
+    double sum = 0;
+    for (int64_t i = 0; i < width; i++) sum += x[i] * x[i];
+    for (int64_t i = 0; i < width; i++) x[i] /= sqrt(sum / (double)width + epsilon);
+}
+
 static double *defined(const variant *v, const ls_parameters *store, const double *x) {
     enum { MOST = 24, STATES = 5 };
     double state[MOST][STATES] = {{0}}, into[ROWS][MOST], *out = malloc(sizeof(double) * ROWS * D);
@@ -52,6 +61,11 @@ static double *defined(const variant *v, const ls_parameters *store, const doubl
         }
         for (int64_t r = 0; r < v->R + 2 * v->N; r++)
             selected[r] = project(store, "select", r, u, v->E);
+        if (v->epsilon > 0) { /* of the step before its projection, of B and of C */
+            norm(selected, v->R, v->epsilon);
+            norm(selected + v->R, v->N, v->epsilon);
+            norm(selected + v->R + v->N, v->N, v->epsilon);
+        }
         for (int64_t e = 0; e < v->E; e++) {
             double step = at(store, "dt.bias", e);
             for (int64_t r = 0; r < v->R; r++)
