@@ -47,6 +47,8 @@ static void test_read(void **unused) {
         {"a: >-\n  one\n  two # all text\n\n  three\nb: 1", "a=one two # all text\nthree;b=1;"},
         {"a:\n  b: >\n    one\n\n\n    two\n\n  c: 2", "a.b=one\n\ntwo\n;a.c=2;"},
         {"a: |\n   one\n     two\n\n   three\n", "a=one\n  two\n\nthree\n;"},
+        {"a: |\n  one\n  ", "a=one\n;"}, /* blanks at the end of the text are no line of it */
+        {"a: >\n  one\n   ", "a=one\n;"},
         {"a: |-\nb: |-\n  x\r\n  y", "a=;b=x\ny;"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

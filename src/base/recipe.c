@@ -205,7 +205,7 @@ static ls_status text_below(reader *r, ls_text *out) {
         const char *start = r->at, *last = r->at;
         while (peek(r, 0) == ' ') r->at++;
         const int64_t here = r->at - start;
-        if (peek(r, 0) == '\n' || peek(r, 0) == '\r') { /* an empty line */
+        if (strchr("\r\n", peek(r, 0)) != NULL) { /* an empty line; the last has no line break */
             breaks += indent >= 0;
             continue;
         }
