@@ -41,13 +41,13 @@ void ls_checkpoint_clear(ls_checkpoint *checkpoint) {
 }
 
 int64_t ls__checkpoint_step(const char *name, const char *start) {
+    char written[48];
     if (strncmp(name, start, strlen(start)) != 0) return -1;
-    const char *digits = name + strlen(start);
-    if (*digits == '\0' || digits[strspn(digits, "0123456789")] != '\0') return -1;
     int64_t step = 0;
-    for (; *digits != '\0'; digits++)
-        if (!ls_mul(step, 10, &step) || !ls_add(step, *digits - '0', &step)) return -1;
-    return step;
+    for (const char *digit = name + strlen(start); *digit >= '0' && *digit <= '9'; digit++)
+        if (!ls_mul(step, 10, &step) || !ls_add(step, *digit - '0', &step)) return -1;
+    snprintf(written, sizeof written, "%s%08lld", start, (long long)step);
+    return strcmp(name, written) == 0 ? step : -1;
 }
 
 /* The step of a folder's name; -1 where it is none of ours. */
