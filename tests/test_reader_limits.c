@@ -12,6 +12,7 @@
 #include "failing_allocator.h"
 #include "mixer/mixer.h"
 #include "model/model.h"
+#include "model/safetensors.h"
 #include "position/position.h"
 #include "report/figures.h"
 #include "report/report.h"
@@ -107,6 +108,32 @@ static void test_rows_without_memory(void **state) {
     ls_ctx ctx = ls_ctx_default();
     expect("a run", ls_folder_make(&ctx, in_folder("starved")), &ctx, NULL);
     fail_each_allocation(go_through_metrics, NULL);
+}
+
+/* ---- safetensors ---- */
+
+/* As many tensors as a file may have are read, down to their names; one more is refused. */
+static void test_many_tensors(void **state) {
+    (void)state;
+    static const char tensor[] = "\"\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}";
+    static const char *const sentences[] = {"tensor  stands twice", "too many tensors"};
+    for (int more = 0; more < 2; more++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_text bytes = {0};
+        ls_safetensors file;
+        ls_text_append(&ctx, &bytes, "12345678{", 9);
+        for (int i = 0; i < LS_SAFETENSORS_COUNT_MAX + more; i++) {
+            ls_text_append(&ctx, &bytes, ",", i > 0);
+            ls_text_append(&ctx, &bytes, tensor, sizeof tensor - 1);
+        }
+        ls_text_append(&ctx, &bytes, "}", 1);
+        const uint64_t length = bytes.length - 8;
+        memcpy(bytes.bytes, &length, 8);
+        expect("tensors", ls_safetensors_view(&ctx, bytes.bytes, bytes.length, "many", &file), &ctx,
+               sentences[more]);
+        ls_safetensors_close(&ctx, &file);
+        ls_text_clear(&ctx, &bytes);
+    }
 }
 
 /* ---- tokenizers ---- */
@@ -389,6 +416,7 @@ int main(void) {
         cmocka_unit_test(test_figures_have_limits),
         cmocka_unit_test(test_rows_on_a_full_disk),
         cmocka_unit_test(test_rows_without_memory),
+        cmocka_unit_test(test_many_tensors),
         cmocka_unit_test(test_texts_without_memory_or_time),
         cmocka_unit_test(test_studies_without_memory),
         cmocka_unit_test(test_streams_without_memory),

@@ -177,8 +177,8 @@ static ls_status numbers(parser *p, int64_t *out, int most, int *count) {
 }
 
 static ls_status room_for_item(parser *p) {
+    if (p->count == LS_SAFETENSORS_COUNT_MAX) return bad(p, "too many tensors");
     if (p->count < p->capacity) return LS_OK;
-    if (p->count >= LS_SAFETENSORS_COUNT_MAX) return bad(p, "too many tensors");
     size_t larger = p->capacity == 0 ? 64 : 2 * p->capacity;
     void *grown;
     if ((grown = ls_grow(p->ctx, p->items, p->count, larger, sizeof *p->items)) == NULL)
