@@ -175,6 +175,8 @@ static void test_refusals(void **state) {
         {REGEX("[\\\\D]"), "\\D"},
         {REGEX("[[:alpha:]]"), "alpha"},
         {REGEX("[[a]"), "pattern"},
+        {REGEX("[a-[z]]"), "`-["},
+        {REGEX("[a&&b]"), "`&&`"},
         {REGEX("[[[[[[[[[a]]]]]]]]]"), "brackets"},
         {REGEX("\\\\x4"), "number"},
         {REGEX("\\\\x80"), "number"},

@@ -101,6 +101,9 @@ static void test_splits(void **state) {
     /* classes in classes, as Oniguruma has them: BLOOM's pattern */
     expect_cut("null", SPLIT("{\"Regex\": \" ?[^(\\\\s|[.,!?])]+\"}", "Isolated", "false"),
                "ab cd,(x|y)", PIECES("ab", " cd", ",(", "x", "|", "y", ")"));
+    /* behind one a hyphen is itself */
+    expect_cut("null", SPLIT("{\"Regex\": \"[[a]-z]\"}", "Isolated", "false"), "mn-zb",
+               PIECES("mn", "-", "z", "b"));
 }
 
 static void test_normalizers(void **state) {

@@ -39,9 +39,9 @@ typedef struct translation {
     ls_ctx *ctx;
     const char *at, *what;
     ls_text *out;
-    int depth;       /* of character classes */
-    bool first;      /* in a class nothing has come yet but ^ */
-    bool negated[8]; /* by depth */
+    int depth;   /* of character classes */
+    bool first;  /* in a class nothing has come yet but ^ */
+    bool behind; /* one within it has just ended */
 } translation;
 
 static void put(translation *t, const char *text) {
@@ -108,6 +108,8 @@ static ls_status put_escape(translation *t) {
 /* Inside brackets, where Oniguruma has classes in classes; a union is flattened. */
 static ls_status put_in_class(translation *t) {
     char c = *t->at;
+    const bool behind = t->behind;
+    t->behind = false;
     if (c == '[') {
         if (t->at[1] == ':' || t->at[1] == '^' || t->depth >= 7)
             return LS_FAIL(t->ctx, LS_EINPUT,
@@ -116,11 +118,15 @@ static ls_status put_in_class(translation *t) {
         t->depth++;
         t->at++;
     } else if (c == ']' && !t->first) {
-        if (--t->depth == 0) put(t, "]");
+        t->behind = --t->depth > 0;
+        if (!t->behind) put(t, "]");
         t->at++;
-    } else if (c == '&' && t->at[1] == '&') {
-        return LS_FAIL(t->ctx, LS_EINPUT, "%s: && in brackets of the pattern is not understood",
-                       t->what);
+    } else if (c == '-' && behind) { /* itself: a class begins no range */
+        put(t, "\\-");
+        t->at++;
+    } else if ((c == '&' && t->at[1] == '&') || (c == '-' && t->at[1] == '[' && !t->first)) {
+        return LS_FAIL(t->ctx, LS_EINPUT, "%s: `%.2s` in brackets of the pattern is not understood",
+                       t->what, t->at);
     } else if (c == '\\') {
         t->at++;
         LS_TRY(put_escape(t));
