@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "failing_allocator.h"
+#include "failing_json.h"
 #include "model/family.h"
 
 #define Q "model.layers.0.self_attn.q_proj"
@@ -381,6 +382,7 @@ static void test_interrupted(void **state) {
     write_config(&ctx, "{}");
     write_tensors(&ctx, in_folder("adapter/adapter_model.safetensors"), both, TENSORS + 1);
     fail_each_allocation(open_and_close, NULL);
+    fail_each_json(open_and_close, NULL);
     ctx.stop = &stop;
     assert_int_equal(open_and_close(&ctx, NULL), LS_ESTOP);
     assert_non_null(strstr(ctx.error.message, "reading an adapter"));

@@ -5,6 +5,8 @@
 #include "model/gguf_write.h"
 #include "train_fixture.h"
 
+#include "failing_json.h"
+
 static void expect_sentence(const char *about, ls_status status, const ls_ctx *ctx,
                             const char *sentence) {
     const bool said = ctx->error.code == status && sentence != NULL &&
@@ -271,6 +273,29 @@ static void test_vocabularies(void **state) {
     EXPECT("is not UTF-8", "gpt2", v.tokens = bytes, v.token_count = 2, v.eos = 1);
 }
 
+static ls_status read_vocabulary(ls_ctx *ctx, void *user) {
+    ls_tokenizer *tokenizer;
+    const ls_status status = ls_tokenizer_new_gguf(ctx, user, "file", &tokenizer);
+    ls_tokenizer_free(ctx, tokenizer);
+    return status;
+}
+
+/* A vocabulary becomes a tokenizer.json on the way. */
+static void test_vocabularies_without_memory(void **state) {
+    (void)state;
+    static const struct {
+        const char *model;
+        const ls_gguf_text *tokens, *merges;
+    } rows[] = {{"gpt2", tokens, merges}, {"llama", tokens, NULL}, {"bert", words, NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ls_gguf_vocabulary v = ls_gguf_vocabulary_empty;
+        v.model = rows[i].model, v.tokens = rows[i].tokens, v.token_count = TOKENS;
+        v.merges = rows[i].merges, v.merge_count = rows[i].merges != NULL;
+        v.types = types, v.scores = scores, v.unk = 0, v.bos = 1, v.eos = 2;
+        fail_each_json(read_vocabulary, &v);
+    }
+}
+
 /* ---- what stands beside a SentencePiece model ---- */
 
 static void test_sentencepiece_configs(void **state) {
@@ -345,10 +370,12 @@ static void test_sentencepiece_configs(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_manifests),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_manifests),
 
-        cmocka_unit_test(test_gguf_numbers), cmocka_unit_test(test_gguf_writer),
-        cmocka_unit_test(test_vocabularies), cmocka_unit_test(test_sentencepiece_configs)};
+                                       cmocka_unit_test(test_gguf_numbers),
+                                       cmocka_unit_test(test_gguf_writer),
+                                       cmocka_unit_test(test_vocabularies),
+                                       cmocka_unit_test(test_vocabularies_without_memory),
+                                       cmocka_unit_test(test_sentencepiece_configs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

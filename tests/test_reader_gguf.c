@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "failing_allocator.h"
+#include "failing_json.h"
 #include "model/family.h"
 #include "model/gguf_write.h"
 #include "reader_words.h"
@@ -410,6 +411,45 @@ static ls_status open_and_close(ls_ctx *ctx, void *user) {
     return status;
 }
 
+/* The settings that a file gives, which is the one that `user` has where it has any. */
+static ls_status read_settings(ls_ctx *ctx, void *user) {
+    ls_text *wanted = user, said = {0};
+    ls_family family;
+    ls_status status = ls_family_open(ctx, in_folder("model.gguf"), &family);
+    for (size_t i = 0; status == LS_OK && i < family.settings.count; i++)
+        ls_text_printf(ctx, &said, "%s=%s ", family.settings.items[i].key,
+                       family.settings.items[i].value);
+    if (status == LS_OK) ls_text_printf(ctx, &said, "%zu", family.stops);
+    if (status == LS_OK && wanted->length > 0) assert_string_equal(said.bytes, wanted->bytes);
+    if (status == LS_OK && wanted->length == 0) ls_text_printf(ctx, wanted, "%s", said.bytes);
+    ls_text_clear(ctx, &said);
+    ls_family_close(ctx, &family);
+    return status;
+}
+
+/* Keys become JSON on the way: where there is no memory for some of it, nothing is read without
+ * them. */
+static void test_memory_for_json(void **state) {
+    (void)state;
+    static const row rows[] = {
+        {llama, "tokenizer.ggml.eos_token_id=u:2 A.rope.scaling.factor=f:2", NULL, NULL},
+        {llama, TYPE "yarn" FACTOR "2 A.rope.scaling.attn_factor=f:2", NULL, NULL},
+        {llama, "@rope_factors_short.weight=1,1,2,2 @rope_factors_long.weight=3,3,4,4", NULL, NULL},
+        {llama, "A.rope.freq_base=f:16 @rope_freqs.weight=1,1.5707964,3.1415927,4", NULL, NULL},
+        {gemma3, "A.attention.sliding_window=u:4 A.attention.sliding_window_pattern=B:0,1", NULL,
+         NULL},
+        {mamba, "", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_text wanted = {0};
+        write_model(&ctx, in_folder("model.gguf"), rows[i].usual, rows[i].changes);
+        expect(rows[i].changes, read_settings(&ctx, &wanted), &ctx, NULL);
+        fail_each_json(read_settings, &wanted);
+        ls_text_clear(&ctx, &wanted);
+    }
+}
+
 static void test_memory(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
@@ -425,7 +465,8 @@ int main(void) {
         cmocka_unit_test(test_identity), cmocka_unit_test(test_heads),
         cmocka_unit_test(test_windows),  cmocka_unit_test(test_scaling),
         cmocka_unit_test(test_divisors), cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_parts),    cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_memory_for_json),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

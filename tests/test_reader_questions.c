@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "failing_allocator.h"
+#include "failing_json.h"
 #include "suite/lib/questions.h"
 
 #define QA(question, answer)                                                                       \
@@ -159,6 +160,9 @@ static void test_memory(void **state) {
     fail_each_allocation(open_and_draw, text);
     snprintf(pairs, LETTERS + 200, "[" HOTPOT("[\"t\", [\"one. \", \"%0*d\"]]") "]", LETTERS, 0);
     fail_each_allocation(open_and_draw, pairs);
+    fail_each_json(open_and_draw, text);
+    snprintf(pairs, LETTERS + 200, "[" HOTPOT("[\"t\", [\"one. \", \"two.\"]]") "]");
+    fail_each_json(open_and_draw, pairs);
     free(pairs);
 }
 

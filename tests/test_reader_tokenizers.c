@@ -8,6 +8,7 @@
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/unicode.h"
 #include "failing_allocator.h"
+#include "failing_json.h"
 
 /* ---- tokenizer.json ---- */
 
@@ -270,6 +271,7 @@ static void test_exports_without_memory(void **state) {
     (void)state;
     fail_each_allocation(export_one, &(bool){false});
     fail_each_allocation(export_one, &(bool){true});
+    fail_each_json(export_one, &(bool){true});
     ls_ctx ctx = ls_ctx_default();
     ls_tokenizer *tokenizer;
     char name[5000];

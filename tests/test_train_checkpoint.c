@@ -6,6 +6,7 @@
 #include "train_fixture.h"
 
 #include "failing_allocator.h"
+#include "failing_json.h"
 
 static char said[4096];
 
@@ -292,7 +293,10 @@ static ls_status save_and_load(ls_ctx *ctx, void *user) {
     json_decref(checkpoint.state);
     if (status == LS_OK)
         status = ls_checkpoint_load(ctx, b->checkpoints, b->optimizer, &read, &found);
-    if (status == LS_OK) ls_checkpoint_clear(&read);
+    if (status == LS_OK) {
+        assert_int_equal(read.step, 2); /* not an older one, as if this were damaged */
+        ls_checkpoint_clear(&read);
+    }
     return status;
 }
 
@@ -302,6 +306,7 @@ static void survives_every_allocation_failure(void **state) {
     box_open(&b, "dtype=f32");
     box_save(&b, 1, 2);
     fail_each_allocation(save_and_load, &b);
+    fail_each_json(save_and_load, &b);
     box_close(&b);
 }
 

@@ -10,11 +10,18 @@
 
 enum { PATH_BYTES = 4096, PARTS_MAX = 1000 };
 
+/* What is put together may lack members, where there was no memory for them. */
+static ls_status check_memory(ls_family_gguf_reader *r) {
+    if (r->status == LS_OK && ls_json_starved())
+        r->status = LS_FAIL(r->ctx, LS_ENOMEM, "no memory to read %s", r->what);
+    return r->status;
+}
+
 __attribute__((format(printf, 2, 3))) static void refuse(ls_family_gguf_reader *r,
                                                          const char *format, ...) {
     char text[512];
     va_list arguments;
-    if (r->status != LS_OK) return;
+    if (check_memory(r) != LS_OK) return;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
@@ -26,11 +33,10 @@ bool ls_family_gguf_has(const ls_family_gguf_reader *r, const char *tensor) {
 }
 
 void ls_family_gguf_set(ls_family_gguf_reader *r, const char *field, json_t *value) {
-    if (value == NULL) {
+    if (value == NULL)
         json_object_del(r->config, field);
-    } else if (json_object_set_new(r->config, field, value) != 0 && r->status == LS_OK) {
-        r->status = LS_FAIL(r->ctx, LS_ENOMEM, "no memory to read %s", r->what);
-    }
+    else
+        json_object_set_new(r->config, field, value); /* see check_memory */
 }
 
 void ls_family_gguf_set_query_scalar(ls_family_gguf_reader *r, int64_t largest) {
@@ -436,7 +442,7 @@ static ls_status read_model(ls_ctx *ctx, const ls_gguf *file, const char *what, 
     bool tied;
     if (r.config == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory to read %s", what);
     const ls_family_type *type = translate(&r);
-    ls_status status = r.status;
+    ls_status status = check_memory(&r);
     if (status == LS_OK) {
         ls_text_printf(ctx, &rules, "%s%s", type->gguf.rules == NULL ? "" : type->gguf.rules,
                        ls_public_rules("gguf"));

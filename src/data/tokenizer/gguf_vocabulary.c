@@ -333,7 +333,9 @@ static ls_status new_gpt2(ls_ctx *ctx, const ls_gguf_vocabulary *v, const char *
     for (size_t i = 0; i < v->merge_count && merges != NULL; i++)
         if (json_array_append_new(merges, json_stringn(v->merges[i].at, v->merges[i].length))) {
             json_decref(merges);
-            return LS_FAIL(ctx, LS_EINPUT, "%s: merge number %zu is not text", what, i);
+            return ls_json_starved()
+                       ? LS_FAIL(ctx, LS_ENOMEM, "no memory for the tokenizer of %s", what)
+                       : LS_FAIL(ctx, LS_EINPUT, "%s: merge number %zu is not text", what, i);
         }
     json_t *document = json_pack(
         "{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, "

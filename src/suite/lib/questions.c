@@ -33,8 +33,13 @@ static ls_status add(ls_ctx *ctx, ls_questions *q, ls_asked asked) {
     return LS_OK;
 }
 
+static ls_status no_memory(ls_ctx *ctx, const char *path) {
+    return LS_FAIL(ctx, LS_ENOMEM, "no memory for %s", path);
+}
+
 static ls_status wrong(ls_ctx *ctx, const char *path, const char *what, size_t number,
                        const char *lacks) {
+    if (ls_json_starved()) return no_memory(ctx, path); /* what it lacks was not kept */
     return LS_FAIL(ctx, LS_EINPUT, "%s: %s %zu has no %s", path, what, number + 1, lacks);
 }
 
@@ -175,7 +180,7 @@ static ls_status read_hotpot(ls_ctx *ctx, const char *path, ls_questions *q) {
         json_t *answers = json_pack("[O]", answer);
         if (answers == NULL ||
             json_object_set_new((json_t *)item, "longshot answers", answers) != 0)
-            return LS_FAIL(ctx, LS_ENOMEM, "no memory for %s", path);
+            return no_memory(ctx, path);
         LS_TRY(add(ctx, q, (ls_asked){question, answers, gold, NULL, count, 0}));
     }
     return LS_OK;
@@ -193,7 +198,8 @@ ls_status ls_questions_open(ls_suite *suite, const char *path, ls_questions *out
     LS_TRY(ls_json_read(ctx, path, FILE_MAX, &out->json));
     LS_TRY(ls_file_hash(ctx, path, true, &length, &number));
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)number);
-    json_object_set_new(suite->notes, slash == NULL ? path : slash + 1, json_string(hash));
+    if (json_object_set_new(suite->notes, slash == NULL ? path : slash + 1, json_string(hash)) != 0)
+        return no_memory(ctx, path);
     if (json_is_array(json_object_get(out->json, "data")))
         LS_TRY(read_squad(ctx, path, out));
     else if (json_is_array(out->json))
