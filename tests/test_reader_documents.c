@@ -1,11 +1,13 @@
 /* Pages whose numbers come from figures, row by row: what is right, and the sentence for what is
- * not. */
+ * not. Pages, tables and figures where memory ends: the same, or none. */
 #include "reader_edges.h"
 
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "failing_allocator.h"
+#include "failing_json.h"
 #include "report/document.h"
+#include "report/report.h"
 
 #define STEP(batch, length, seconds)                                                               \
     "{\"kind\": \"m\", \"model\": \"m\", \"dtype\": \"f32\", \"batch\": " #batch                   \
@@ -152,12 +154,120 @@ static void test_files(void **state) {
     json_decref(figures);
 }
 
+/* ---- without memory ---- */
+
+/* A page or table, and what it must be; empty: not known yet. */
+typedef struct making {
+    ls_status (*make)(ls_ctx *ctx, const void *from);
+    const void *from;
+    const char *file; /* in the folder */
+    ls_text wanted;
+} making;
+
+static ls_status make_once(ls_ctx *ctx, void *user) {
+    making *m = user;
+    ls_ctx reader = ls_ctx_default();
+    ls_text said = {0};
+    const ls_status status = m->make(ctx, m->from);
+    if (status != LS_OK) return status;
+    expect(m->file, ls_file_read(&reader, in_folder(m->file), 1 << 20, &said), &reader, NULL);
+    if (m->wanted.length == 0) ls_text_printf(&reader, &m->wanted, "%s", said.bytes);
+    size_t at = 0;
+    while (said.bytes[at] != '\0' && said.bytes[at] == m->wanted.bytes[at]) at++;
+    if (said.bytes[at] != m->wanted.bytes[at])
+        fail_msg("%s has %.80s in place of %.80s", m->file, said.bytes + at, m->wanted.bytes + at);
+    ls_text_clear(&reader, &said);
+    return LS_OK;
+}
+
+static void make_without_memory(ls_status (*make)(ls_ctx *ctx, const void *from), const void *from,
+                                const char *file) {
+    ls_ctx ctx = ls_ctx_default();
+    making m = {make, from, file, {0}};
+    expect(file, make_once(&ctx, &m), &ctx, NULL);
+    assert_true(m.wanted.length > 0);
+    fail_each_allocation(make_once, &m);
+    fail_each_json(make_once, &m);
+    ls_text_clear(&ctx, &m.wanted);
+}
+
+static ls_status make_document(ls_ctx *ctx, const void *figures) {
+    static const char page[] =
+        "1,500<!-- " AT("1024") " --> ms\n" PART "<!-- begin figures f mixers -->\n<!-- end -->\n"
+                                "<!-- begin chart c.svg figures f mixers -->\n<!-- end -->\n"
+                                "<!-- begin by hand -->\n2.5\n<!-- end -->\n";
+    ls_ctx writer = ls_ctx_default();
+    expect("page", ls_file_write(&writer, in_folder("page.md"), page, sizeof page - 1), &writer,
+           NULL);
+    return ls_document_figures(ctx, figures, "f", in_folder("page.md"), false);
+}
+
+static ls_status make_report(ls_ctx *ctx, const void *unused) {
+    (void)unused;
+    return ls_report_write(ctx, folder, NULL);
+}
+
+static ls_status make_tables(ls_ctx *ctx, const void *latex) {
+    ls_text out = {0};
+    ls_status status = ls_report_tables(ctx, folder, latex != NULL, &out);
+    if (status == LS_OK) status = ls_file_write(ctx, in_folder("tables"), out.bytes, out.length);
+    ls_text_clear(ctx, &out);
+    return status;
+}
+
+static ls_status make_figures(ls_ctx *ctx, const void *latex) {
+    const char *const paths[] = {in_folder("results.json"), in_folder("timing.json")};
+    ls_text out = {0};
+    ls_status status = ls_report_figures(ctx, paths, 2, latex != NULL, &out);
+    if (status == LS_OK) status = ls_file_write(ctx, in_folder("tables"), out.bytes, out.length);
+    ls_text_clear(ctx, &out);
+    return status;
+}
+
+/* A seed of the fuzz targets: one file, or two with a NUL between them. */
+static void put_seed(const char *name) {
+    char path[256];
+    ls_ctx ctx = ls_ctx_default();
+    ls_text both = {0};
+    snprintf(path, sizeof path, LS_TEST_SOURCE "/tests/fuzz/seeds/%s", name);
+    expect(name, ls_file_read(&ctx, path, 1 << 20, &both), &ctx, NULL);
+    const size_t first = strlen(both.bytes);
+    expect(name, ls_file_write(&ctx, in_folder("results.json"), both.bytes, first), &ctx, NULL);
+    unlink(in_folder("timing.json"));
+    if (first < both.length)
+        expect(name,
+               ls_file_write(&ctx, in_folder("timing.json"), both.bytes + first + 1,
+                             both.length - first - 1),
+               &ctx, NULL);
+    ls_text_clear(&ctx, &both);
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    static const char *const studies[] = {"fuzz_report/study", "fuzz_report/scores"};
+    ls_ctx ctx = ls_ctx_default();
+    json_t *figures;
+    expect("figures", ls_json_parse(&ctx, figures_text, strlen(figures_text), "f", &figures), &ctx,
+           NULL);
+    make_without_memory(make_document, figures, "page.md");
+    json_decref(figures);
+    for (size_t i = 0; i < sizeof studies / sizeof studies[0]; i++) {
+        put_seed(studies[i]);
+        make_without_memory(make_report, NULL, "report.html");
+        make_without_memory(make_report, NULL, "results.csv");
+        make_without_memory(make_tables, NULL, "tables");
+        make_without_memory(make_tables, "latex", "tables");
+    }
+    put_seed("fuzz_figures/two");
+    make_without_memory(make_figures, NULL, "tables");
+    make_without_memory(make_figures, "latex", "tables");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_charts),
-        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_charts),  cmocka_unit_test(test_files),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "report/figures.h"
+#include "report/html.h"
 
 enum { PAGE_BYTES_MAX = 1 << 22, WORDS_BYTES = 512, PATH_BYTES = 1024 };
 static const char begin_mark[] = "<!-- begin ", end_mark[] = "<!-- end -->", close_mark[] = "-->";
@@ -63,6 +64,7 @@ static const char *source_of(const document *d) {
 static ls_status fail_nothing(const document *d, int line, const char *words, const char *sought) {
     char word[WORDS_BYTES], hint[2 * WORDS_BYTES] = "";
     const char *nearest;
+    LS_TRY(ls_html_status(d->ctx, &d->out));
     if (d->figures == NULL) {
         const ls_page page = ls_page_of(d->ctx, d->files);
         if (ls_paper_unknown(&page, sought, word, sizeof word, &nearest))
@@ -122,7 +124,7 @@ static ls_status put_chart(document *d, const char *at, const char *words) {
     ls_status status = LS_OK;
     if (!draw_chart(d, words + used, title, sizeof title, &drawing))
         status = fail_nothing(d, line_of(d, at), words, words + used);
-    if (status == LS_OK) status = ls_text_status(&drawing);
+    if (status == LS_OK) status = ls_html_status(d->ctx, &drawing);
     if (status == LS_OK && d->write)
         status = ls_file_write(d->ctx, path, drawing.bytes, drawing.length);
     if (status == LS_OK && !d->write) {
@@ -148,6 +150,7 @@ static ls_status put_figures(document *d, const char *at, const char *part) {
     ls_paper paper = {.page = &page, .out = &d->out};
     d->parts++;
     if (ls_figures_part(&paper, d->figures, part)) return LS_OK;
+    LS_TRY(ls_html_status(d->ctx, &d->out)); /* it may be there, and memory short */
     return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the figures of %s have nothing for `%s`", d->path,
                    line_of(d, at), d->name, part);
 }
@@ -326,7 +329,7 @@ static ls_status put_document(document *d) {
     }
     LS_TRY(check_sentences(d, at, at + strlen(at)));
     ls_text_append(d->ctx, &d->out, at, strlen(at));
-    return ls_text_status(&d->out);
+    return ls_html_status(d->ctx, &d->out);
 }
 
 static ls_status compare(const document *d) {

@@ -3,7 +3,14 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "report/page.h"
+
+ls_status ls_html_status(ls_ctx *ctx, const ls_text *out) {
+    if (ls_json_starved()) return LS_FAIL(ctx, LS_ENOMEM, "no memory for a page");
+    LS_TRY(ls_text_status(out));
+    return ctx->error.code;
+}
 
 void ls_html(ls_ctx *ctx, const char *text, ls_text *out) {
     static const struct {

@@ -4,6 +4,10 @@
 
 #include "base/memory.h"
 
+/* LS_OK where memory was short for nothing of a page, drawing or table, nor for what it is made of:
+ * such parts are left out of it. */
+ls_status ls_html_status(ls_ctx *ctx, const ls_text *out);
+
 /* Text between tags or in a quoted attribute. */
 void ls_html(ls_ctx *ctx, const char *text, ls_text *out);
 

@@ -7,6 +7,7 @@
 
 #include "report/document.h"
 #include "report/figures.h"
+#include "report/html.h"
 
 enum { RESULTS_MAX = 1 << 30, PATH_BYTES = 4096, ARMS_MAX = 10000, ROWS_MAX = 4096 };
 
@@ -281,7 +282,7 @@ static ls_status write_file(ls_ctx *ctx, const char *folder, const char *file,
     char path[PATH_BYTES];
     ls_text text = {0};
     write(ctx, files, &text);
-    ls_status status = ls_text_status(&text);
+    ls_status status = ls_html_status(ctx, &text);
     if (status == LS_OK) status = ls_path_join(ctx, path, sizeof path, folder, file);
     if (status == LS_OK) status = ls_file_write(ctx, path, text.bytes, text.length);
     ls_text_clear(ctx, &text);
@@ -324,7 +325,7 @@ ls_status ls_report_tables(ls_ctx *ctx, const char *folder, bool latex, ls_text 
     ls_study_files files = {0};
     ls_status status = read_study(ctx, folder, &files);
     if (status == LS_OK) ls_paper_write(ctx, &files, latex, out);
-    if (status == LS_OK) status = ls_text_status(out);
+    if (status == LS_OK) status = ls_html_status(ctx, out);
     clear_files(&files);
     return status;
 }
@@ -348,7 +349,7 @@ ls_status ls_report_figures(ls_ctx *ctx, const char *const *paths, size_t count,
     if (status == LS_OK && latex) ls_paper_put(&paper, "% needs \\usepackage{booktabs}\n");
     if (status == LS_OK) {
         ls_figures_part(&paper, figures, "");
-        status = ls_text_status(out);
+        status = ls_html_status(ctx, out);
     }
     json_decref(figures);
     return status;
