@@ -14,6 +14,8 @@ for page in "$source"/docs/results/*.md; do
         for file in study.yaml timing.json; do
             [ -e "$source/results/$name/$file" ] || fail "results/$name has no $file"
         done
+    elif [ -e "$source/results/$name/runs.json" ]; then
+        head -n 12 "$page" | grep -q '^<!-- begin runs about -->$' || fail "$page does not begin with what it is of"
     elif ! grep -q '^<!-- begin figures ' "$page"; then
         head -n 12 "$page" | tr '\n' ' ' | grep -q "Taken before results were kept as data\|Not of a study" ||
             fail "$page has neither data nor a word about it"
@@ -21,14 +23,14 @@ for page in "$source"/docs/results/*.md; do
 done
 for folder in "$source"/results/*/; do
     [ -e "$source/docs/results/$(basename "$folder").md" ] || fail "no page for $folder"
-    [ "$(du -sk "$folder" | cut -f1)" -lt 1024 ] || fail "$folder is large: keep results.json, timing.json, study.yaml"
+    [ "$(du -sk "$folder" | cut -f1)" -lt 1024 ] || fail "$folder is large: keep results.json, timing.json, study.yaml, runs.json"
 done
 
 # changed digits: of a page, of its data, of a drawing
 cat >change.py <<'P'
 import glob, os, random, re, shutil, subprocess, sys
 program, source = sys.argv[1:]
-draw, name, tried = random.Random(1), "needle", 0
+draw, tried = random.Random(1), 0
 def fresh():
     shutil.rmtree("copy", ignore_errors=True)
     os.makedirs("copy/docs")
@@ -54,14 +56,14 @@ def flip(path, places, count):
     assert code().returncode == 0
 def digits(pattern):
     return lambda text: [i for m in re.finditer(pattern, text, re.M) for i in range(m.start(), m.end()) if text[i].isdigit()]
-fresh()
-assert code().returncode == 0, code().stderr
-page = "copy/docs/%s.md" % name
-flip(page, digits(r"^\| .*"), 15)           # a table
-flip(page, digits(r"[0-9.,]+(?=<!--)"), 8)  # a sentence
-flip("copy/%s/results.json" % name, digits(r"[0-9.]+"), 15)
-flip("copy/docs/%s.svg" % name, digits(r"[0-9.]+"), 5)
-flip("copy/docs/%s-map-rope.svg" % name, digits(r"[0-9.]+"), 3)
+for name, data, drawings in ("selective-copy", "runs.json", [""]), ("needle", "results.json", ["", "-map-rope"]):
+    fresh()
+    assert code().returncode == 0, code().stderr
+    page = "copy/docs/%s.md" % name
+    flip(page, digits(r"^\| .*"), 15)           # a table
+    flip(page, digits(r"[0-9.,]+(?=<!--)"), 8)  # a sentence
+    flip("copy/%s/%s" % (name, data), digits(r"[0-9.]+"), 15)
+    for drawing in drawings: flip("copy/docs/%s%s.svg" % (name, drawing), digits(r"[0-9.]+"), 5)
 def refuses(what, code_wanted, old, new):
     global tried
     text = open(page).read()

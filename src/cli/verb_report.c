@@ -88,7 +88,8 @@ const ls_verb ls_verb_report = {
         "alone. With to=latex or to=markdown the results of a study are printed as tables:\n"
         "perplexity, loss, bits per byte and excess by length, the best of each column bold.\n"
         "page= puts them into a Markdown page, between its comments `begin` and `end`, with\n"
-        "charts beside it, and compares the numbers of its text with the results. Files that\n"
+        "charts beside it, and compares the numbers of its text with the results; so it does\n"
+        "with the figures of single runs (runs.json in the folder). Files that\n"
         "`longshot bench out=FILE.json` wrote on one machine become tables of its figures, and\n"
         "charts and numbers of a page; rows of later files replace those of earlier ones.\n",
     .sections = sections,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "report/page_series.h"
-#include "report/paper.h"
+#include "report/runs.h"
 
 typedef struct picture {
     const char *measure, *title, *y_label;
@@ -75,8 +75,7 @@ static ls_chart_series series_of(const ls_page *page, const picture *what, const
     return ls_series_of_rows(page, index, &from);
 }
 
-/* A list of names, separated by spaces, has this one; an empty list has all. */
-static bool chosen(const char *names, const char *name) {
+bool ls_paper_chosen(const char *names, const char *name) {
     const size_t length = strlen(name);
     if (names[strspn(names, " ")] == '\0') return true;
     for (const char *at = names; (at = strstr(at, name)) != NULL; at += length)
@@ -92,7 +91,7 @@ static bool draw(ls_page *page, const picture *what, const char *of, const char 
     size_t count = 0;
     if (series == NULL) out->failed = true;
     for (size_t a = 0; series != NULL && a < page->count; a++) {
-        if (!chosen(arms, ls_member_text(json_array_get(page->arms, a), "name"))) continue;
+        if (!ls_paper_chosen(arms, ls_member_text(json_array_get(page->arms, a), "name"))) continue;
         series[count] = series_of(page, what, of, a);
         count += series[count].x != NULL;
     }
@@ -156,7 +155,7 @@ static bool draw_against(const ls_page *page, const char *name, const char *word
                              ls_page_row(base, "results", protocol, length));
         arms[count] = ls_member_text(arm, "name");
         labels[count] = ls_member_text(arm, "label");
-        if (arm == base || d.seeds == 0 || !chosen(words + used, arms[count])) continue;
+        if (arm == base || d.seeds == 0 || !ls_paper_chosen(words + used, arms[count])) continue;
         value[count] = d.mean;
         low[count] = d.mean - d.half;
         high[count++] = d.mean + d.half;
@@ -191,6 +190,8 @@ bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes,
     int used = 0;
     bool drawn = false;
     if (sscanf(words, "%63s %127s %n", measure, of, &used) < 2) return false;
+    if (strcmp(measure, "runs") == 0)
+        return ls_runs_chart(page, words + strlen("runs"), title, bytes, out);
     if (strcmp(measure, "heat") == 0) return draw_heat(page, of, words + used, title, bytes, out);
     if (strcmp(measure, "against") == 0)
         return draw_against(page, of, words + used, title, bytes, out);

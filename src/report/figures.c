@@ -3,70 +3,65 @@
 #include <math.h>
 #include <string.h>
 
-enum { FIGURES_BYTES = 16 << 20, METHODS_MAX = 16, TEXT_MAX = 512, MEMBERS_MAX = 64 };
+#include "report/members.h"
 
-static const double count_max = 9007199254740992; /* 2^53: whole numbers up to here are exact */
+enum { FIGURES_BYTES = 16 << 20, METHODS_MAX = 16, MEMBERS_MAX = 64 };
 
 /* ---- what a file may hold ---- */
 
-typedef enum { TEXT, COUNT, REAL, FLAG } member_kind;
-typedef struct member {
-    const char *key;
-    member_kind kind;
-    double low, high; /* of numbers */
-} member;
-
-static const member of_machine[] = {
-    {"name", TEXT, 0, 0},         {"processor", TEXT, 0, 0},      {"instructions", TEXT, 0, 0},
-    {"system", TEXT, 0, 0},       {"threads", COUNT, 1, 1 << 20}, {"memory_bytes", COUNT, 0, 1e18},
-    {"bandwidth", REAL, 1, 1e18}, {"peak_f64", REAL, 1, 1e21},    {"peak_f32", REAL, 1, 1e21},
-    {"peak_bf16", REAL, 1, 1e21},
+static const ls_member of_machine[] = {
+    {"name", LS_TEXT_MEMBER, 0, 0},           {"processor", LS_TEXT_MEMBER, 0, 0},
+    {"instructions", LS_TEXT_MEMBER, 0, 0},   {"system", LS_TEXT_MEMBER, 0, 0},
+    {"threads", LS_COUNT_MEMBER, 1, 1 << 20}, {"memory_bytes", LS_COUNT_MEMBER, 0, 1e18},
+    {"bandwidth", LS_REAL_MEMBER, 1, 1e18},   {"peak_f64", LS_REAL_MEMBER, 1, 1e21},
+    {"peak_f32", LS_REAL_MEMBER, 1, 1e21},    {"peak_bf16", LS_REAL_MEMBER, 1, 1e21},
 };
-static const member of_row[] = {
-    {"kind", TEXT, 0, 0},
-    {"model", TEXT, 0, 0},
-    {"dtype", TEXT, 0, 0},
-    {"matmul", TEXT, 0, 0},
-    {"settings", TEXT, 0, 0},
-    {"peer_mode", TEXT, 0, 0},
-    {"recompute", FLAG, 0, 0},
-    {"backward", FLAG, 0, 0},
-    {"batch", COUNT, 1, 1e12},
-    {"length", COUNT, 1, 1e12},
-    {"channels", COUNT, 1, 1e12},
-    {"states", COUNT, 1, 1e12},
-    {"complex_states", COUNT, 1, 1e12},
-    {"heads", COUNT, 1, 1e12},
-    {"width", COUNT, 1, 1e12},
-    {"keys", COUNT, 1, 1e12},
-    {"values", COUNT, 1, 1e12},
-    {"depth", COUNT, 0, 1e12},
-    {"streams", COUNT, 1, 1e12},
-    {"bytes", COUNT, 0, 1e18},
-    {"seconds", REAL, 1e-12, 1e9},
-    {"tokens_per_second", REAL, 1e-9, 1e15},
-    {"spread", REAL, 0, 1e9},
-    {"gflops", REAL, 0, 1e15},
-    {"peak_share", REAL, 0, 1e3},
-    {"share", REAL, 0, 1e3},
-    {"bandwidth_limit", REAL, 0, 1e15},
-    {"prefill_tokens_per_second", REAL, 0, 1e15},
-    {"logits_tokens_per_second", REAL, 0, 1e15},
-    {"share_of_pairs", REAL, 0, 1e6},
-    {"times_as_fast", REAL, 0, 1e9},
-    {"nanoseconds_per_token_and_channel", REAL, 0, 1e15},
-    {"nanoseconds_per_n_log_n", REAL, 0, 1e15},
-    {"peer_tokens_per_second", REAL, 1e-9, 1e15},
-    {"peer_spread", REAL, 0, 1e9},
-    {"ratio", REAL, 1e-12, 1e12},
+static const ls_member of_row[] = {
+    {"kind", LS_TEXT_MEMBER, 0, 0},
+    {"model", LS_TEXT_MEMBER, 0, 0},
+    {"dtype", LS_TEXT_MEMBER, 0, 0},
+    {"matmul", LS_TEXT_MEMBER, 0, 0},
+    {"settings", LS_TEXT_MEMBER, 0, 0},
+    {"peer_mode", LS_TEXT_MEMBER, 0, 0},
+    {"recompute", LS_FLAG_MEMBER, 0, 0},
+    {"backward", LS_FLAG_MEMBER, 0, 0},
+    {"batch", LS_COUNT_MEMBER, 1, 1e12},
+    {"length", LS_COUNT_MEMBER, 1, 1e12},
+    {"channels", LS_COUNT_MEMBER, 1, 1e12},
+    {"states", LS_COUNT_MEMBER, 1, 1e12},
+    {"complex_states", LS_COUNT_MEMBER, 1, 1e12},
+    {"heads", LS_COUNT_MEMBER, 1, 1e12},
+    {"width", LS_COUNT_MEMBER, 1, 1e12},
+    {"keys", LS_COUNT_MEMBER, 1, 1e12},
+    {"values", LS_COUNT_MEMBER, 1, 1e12},
+    {"depth", LS_COUNT_MEMBER, 0, 1e12},
+    {"streams", LS_COUNT_MEMBER, 1, 1e12},
+    {"bytes", LS_COUNT_MEMBER, 0, 1e18},
+    {"seconds", LS_REAL_MEMBER, 1e-12, 1e9},
+    {"tokens_per_second", LS_REAL_MEMBER, 1e-9, 1e15},
+    {"spread", LS_REAL_MEMBER, 0, 1e9},
+    {"gflops", LS_REAL_MEMBER, 0, 1e15},
+    {"peak_share", LS_REAL_MEMBER, 0, 1e3},
+    {"share", LS_REAL_MEMBER, 0, 1e3},
+    {"bandwidth_limit", LS_REAL_MEMBER, 0, 1e15},
+    {"prefill_tokens_per_second", LS_REAL_MEMBER, 0, 1e15},
+    {"logits_tokens_per_second", LS_REAL_MEMBER, 0, 1e15},
+    {"share_of_pairs", LS_REAL_MEMBER, 0, 1e6},
+    {"times_as_fast", LS_REAL_MEMBER, 0, 1e9},
+    {"nanoseconds_per_token_and_channel", LS_REAL_MEMBER, 0, 1e15},
+    {"nanoseconds_per_n_log_n", LS_REAL_MEMBER, 0, 1e15},
+    {"peer_tokens_per_second", LS_REAL_MEMBER, 1e-9, 1e15},
+    {"peer_spread", LS_REAL_MEMBER, 0, 1e9},
+    {"ratio", LS_REAL_MEMBER, 1e-12, 1e12},
 };
-static const member of_method[] = {
-    {"seconds", REAL, 1e-12, 1e9}, {"spread", REAL, 0, 1e9}, {"ratio", REAL, 1e-12, 1e12}};
-static const member of_taken[] = {{"date", TEXT, 0, 0},
-                                  {"longshot", TEXT, 0, 0},
-                                  {"torch", TEXT, 0, 0},
-                                  {"turns", COUNT, 1, 1e6},
-                                  {"seconds", REAL, 0, 1e6}};
+static const ls_member of_method[] = {{"seconds", LS_REAL_MEMBER, 1e-12, 1e9},
+                                      {"spread", LS_REAL_MEMBER, 0, 1e9},
+                                      {"ratio", LS_REAL_MEMBER, 1e-12, 1e12}};
+static const ls_member of_taken[] = {{"date", LS_TEXT_MEMBER, 0, 0},
+                                     {"longshot", LS_TEXT_MEMBER, 0, 0},
+                                     {"torch", LS_TEXT_MEMBER, 0, 0},
+                                     {"turns", LS_COUNT_MEMBER, 1, 1e6},
+                                     {"seconds", LS_REAL_MEMBER, 0, 1e6}};
 #define MEMBERS(table) table, sizeof(table) / sizeof *(table)
 
 typedef struct place {
@@ -75,47 +70,21 @@ typedef struct place {
     size_t row;
 } place;
 
+static const char *where(const place *at, char out[96]) {
+    if (at->part == NULL) return "the machine";
+    snprintf(out, 96, "%.60s, row %zu,", at->part, at->row + 1);
+    return out;
+}
+
 static ls_status refuse(const place *at, const char *key, const char *must) {
-    if (at->part == NULL)
-        return LS_FAIL(at->ctx, LS_EINPUT, "%s: `%.60s` of the machine must be %s", at->path, key,
-                       must);
-    return LS_FAIL(at->ctx, LS_EINPUT, "%s: `%.60s` of %s, row %zu, must be %s", at->path, key,
-                   at->part, at->row + 1, must);
+    char text[96];
+    return ls_member_refuse(at->ctx, at->path, where(at, text), key, must);
 }
 
-static bool is_text(const json_t *value) {
-    return json_is_string(value) && json_string_length(value) <= TEXT_MAX;
-}
-
-static ls_status check_member(const place *at, const member *m, const json_t *value) {
-    char range[96];
-    snprintf(range, sizeof range, "a %snumber from %g to %g", m->kind == COUNT ? "whole " : "",
-             m->low, m->high);
-    switch (m->kind) {
-    case TEXT:
-        return is_text(value) ? LS_OK : refuse(at, m->key, "a short text");
-    case FLAG:
-        return json_is_boolean(value) ? LS_OK : refuse(at, m->key, "true or false");
-    case COUNT:
-        if (!json_is_integer(value) || fabs(json_number_value(value)) > count_max)
-            return refuse(at, m->key, range);
-        break;
-    case REAL:
-        if (!json_is_number(value)) return refuse(at, m->key, range);
-        break;
-    }
-    const double number = json_number_value(value);
-    return number >= m->low && number <= m->high ? LS_OK : refuse(at, m->key, range);
-}
-
-/* Members that are there; what the table does not name may be anything, and is not printed. */
-static ls_status check_members(const place *at, const json_t *object, const member *members,
+static ls_status check_members(const place *at, const json_t *object, const ls_member *members,
                                size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        const json_t *value = json_object_get(object, members[i].key);
-        if (value != NULL) LS_TRY(check_member(at, &members[i], value));
-    }
-    return LS_OK;
+    char text[96];
+    return ls_members_check(at->ctx, at->path, where(at, text), object, members, count);
 }
 
 /* A ratio that its two figures do not give is of a file that was changed. */
@@ -132,7 +101,7 @@ static ls_status check_peers(const place *at, const json_t *row) {
     if (!json_is_object(peers) || json_object_size(peers) > METHODS_MAX)
         return refuse(at, "peers", "an object with few members");
     json_object_foreach(peers, name, method) {
-        if (!json_is_object(method) || strlen(name) > TEXT_MAX)
+        if (!json_is_object(method) || strlen(name) > LS_MEMBER_TEXT_MAX)
             return refuse(at, "peers", "objects of short names");
         LS_TRY(check_members(at, method, MEMBERS(of_method)));
         for (size_t i = 0; i < sizeof of_method / sizeof of_method[0]; i++)
@@ -150,9 +119,10 @@ static ls_status check_missing(const place *at, const json_t *row) {
     if (missing == NULL) return LS_OK;
     if (!json_is_object(missing) || json_object_size(missing) > METHODS_MAX)
         return refuse(at, "missing", "an object with few members");
-    json_object_foreach(missing, name, why) if (strlen(name) > TEXT_MAX ||
-                                                !is_text(why)) return refuse(at, "missing",
-                                                                             "short texts");
+    json_object_foreach(missing, name,
+                        why) if (strlen(name) > LS_MEMBER_TEXT_MAX ||
+                                 !ls_member_is_text(why)) return refuse(at, "missing",
+                                                                        "short texts");
     return LS_OK;
 }
 
@@ -194,7 +164,7 @@ ls_status ls_figures_check(ls_ctx *ctx, const json_t *figures, const char *path)
         return LS_FAIL(ctx, LS_EINPUT, "%s is no result of `longshot bench` that names its machine",
                        path);
     LS_TRY(check_members(&at, machine, MEMBERS(of_machine)));
-    static const member peak = {"peak_bytes", COUNT, 0, 1e18};
+    static const ls_member peak = {"peak_bytes", LS_COUNT_MEMBER, 0, 1e18};
     LS_TRY(check_members(&at, figures, &peak, 1));
     json_object_foreach((json_t *)(uintptr_t)figures, at.part, rows) if (json_is_array(rows))
         LS_TRY(check_part(&at, rows));

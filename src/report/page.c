@@ -250,6 +250,8 @@ ls_page ls_page_of(ls_ctx *ctx, const ls_study_files *files) {
                     .results = files->results,
                     .timing = files->timing,
                     .hash = files->hash,
+                    .runs = files->runs,
+                    .runs_hash = files->runs_hash,
                     .arms = json_object_get(files->results, "arms")};
     page.count = json_array_size(page.arms);
     find_lengths(&page);

@@ -10,6 +10,8 @@
 typedef struct ls_study_files {
     json_t *results, *timing; /* timing may be NULL */
     uint64_t hash;            /* of the bytes of results.json */
+    json_t *runs;             /* of runs.json (runs.h), or NULL */
+    uint64_t runs_hash;
 } ls_study_files;
 
 void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
@@ -55,8 +57,8 @@ enum { LS_PAGE_PROTOCOLS_MAX = 16, LS_PAGE_LENGTHS_MAX = 64, LS_PAGE_TITLE_BYTES
 /* The page while it is written. */
 typedef struct ls_page {
     ls_ctx *ctx;
-    const json_t *results, *timing, *arms;
-    uint64_t hash;                       /* of results.json */
+    const json_t *results, *timing, *arms, *runs;
+    uint64_t hash, runs_hash;            /* of results.json, of runs.json */
     size_t count;                        /* of the arms */
     double trained_length, trained_most; /* of its arms: the shortest, the longest */
     ls_chart_style *styles;              /* [count] */

@@ -60,8 +60,8 @@ void ls_paper_begin_row(ls_paper *paper, const json_t *arm, double seeds);
 const char *ls_paper_spread(const ls_page *page);
 
 /* A part by its words: "about", "ppl PROTOCOL" and the other measures, "resolution", "suite NAME",
- * "against ARM MEASURE PROTOCOL", "tau PROTOCOL LENGTH ARM ...", "cost", those of
- * ls_paper_resolution_table. False: there is none of that name. */
+ * "against ARM MEASURE PROTOCOL", "tau PROTOCOL LENGTH ARM ...", "cost", "runs ..." (runs.h), those
+ * of ls_paper_resolution_table. False: there is none of that name. */
 bool ls_paper_part(ls_paper *paper, const char *words);
 void ls_paper_all(ls_paper *paper);
 /* The table of "PROTOCOL LENGTH ARM ARM ARM ..."; false: there is none. */
@@ -90,9 +90,11 @@ bool ls_paper_against_table(ls_paper *paper, const char *words);
 /* Of "BASE MEASURE ARM PROTOCOL LENGTH" the mean, or half of its interval. */
 double ls_paper_against(const ls_page *page, const char *words, bool half);
 
+/* Whether a list of names, separated by spaces, has this one; an empty list has all. */
+bool ls_paper_chosen(const char *names, const char *name);
 /* A chart by its words, "ppl PROTOCOL [ARM ...]", "suite NAME [ARM ...]", "scores LENGTH [ARM
- * ...]", "expected LENGTH [ARM ...]", "heat NAME ARM" or "against ARM MEASURE PROTOCOL LENGTH [ARM
- * ...]", as an SVG file, and its title. False: there is none. */
+ * ...]", "expected LENGTH [ARM ...]", "heat NAME ARM", "against ARM MEASURE PROTOCOL LENGTH [ARM
+ * ...]" or "runs TABLE [ROW ...]", as an SVG file, and its title. False: there is none. */
 bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes, ls_text *out);
 
 const json_t *ls_paper_arm(const ls_page *page, const char *name); /* NULL: there is none */
@@ -100,7 +102,7 @@ const json_t *ls_paper_arm(const ls_page *page, const char *name); /* NULL: ther
 double ls_paper_of_seed(const json_t *row, const char *list, const char *key, double seed);
 /* A number that the results hold, by its words (docs/studies.md): "excess ARM PROTOCOL LENGTH [seed
  * N]", "suite NAME ARM [LENGTH]", "against ...", "tau ...", "resolution ARM LENGTH", "parameters
- * ARM". In the units of the tables. NAN: there is none. */
+ * ARM", "runs TABLE ROW COLUMN". In the units of the tables. NAN: there is none. */
 double ls_paper_lookup(const ls_page *page, const char *words);
 /* For words that nothing is found by: the first that is no measure, protocol, suite or arm of these
  * results, and in *nearest the one that it was perhaps meant to be, or NULL. Both lie in the memory

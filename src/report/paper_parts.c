@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/option.h"
-#include "report/paper.h"
+#include "report/runs.h"
 
 enum { NAME_BYTES = 128, CAPTION_BYTES = 512, COLUMNS_MAX = LS_PAGE_LENGTHS_MAX + 4 };
 
@@ -386,6 +386,7 @@ bool ls_paper_part(ls_paper *p, const char *words) {
     if (strcmp(kind, "against") == 0) return ls_paper_against_table(p, words + strlen("against"));
     if (strcmp(kind, "about") == 0) return put_about(p);
     if (strcmp(kind, "cost") == 0) return put_cost(p);
+    if (strcmp(kind, "runs") == 0) return ls_runs_part(p, name);
     return ls_paper_resolution_table(p, words);
 }
 
@@ -400,6 +401,7 @@ void ls_paper_all(ls_paper *p) {
     const char *names[LS_PAGE_SUITES_MAX];
     const size_t suites = ls_page_list_suites(p->page, names);
     for (size_t i = 0; i < suites; i++) put_suite(p, names[i]);
+    ls_runs_all(p);
 }
 
 const json_t *ls_paper_arm(const ls_page *page, const char *name) {
@@ -443,6 +445,7 @@ double ls_paper_lookup(const ls_page *page, const char *words) {
         return found == 2 || found == 3 ? lookup_suite(page, a, b, length) : NAN;
     }
     if (strcmp(kind, "tau") == 0) return ls_paper_tau(page, words + strlen("tau"));
+    if (strcmp(kind, "runs") == 0) return ls_runs_lookup(page, words + strlen("runs"));
     if (strcmp(kind + half, "against") == 0)
         return ls_paper_against(page, words + half + strlen("against"), half > 0);
     static const char *const of_arm[] = {"parameters", "tokens_trained", "seeds",
@@ -461,6 +464,7 @@ static const char *const plain_words[] = {"suite",
                                           "against",
                                           "about",
                                           "cost",
+                                          "runs",
                                           "resolution",
                                           "oscillation",
                                           "expected-oscillation",
@@ -495,8 +499,8 @@ static const char *known_word(const void *list, size_t index) {
     index -= k->protocols.count;
     if (index < k->suite_count) return k->suites[index];
     index -= k->suite_count;
-    return index < k->page->count ? ls_member_text(json_array_get(k->page->arms, index), "name")
-                                  : NULL;
+    if (index < k->page->count) return ls_member_text(json_array_get(k->page->arms, index), "name");
+    return ls_runs_name(k->page, index - k->page->count);
 }
 
 bool ls_paper_unknown(const ls_page *page, const char *words, char *word, size_t bytes,

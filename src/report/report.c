@@ -8,6 +8,7 @@
 #include "report/document.h"
 #include "report/figures.h"
 #include "report/html.h"
+#include "report/runs.h"
 
 enum { RESULTS_MAX = 1 << 30, PATH_BYTES = 4096, ARMS_MAX = 10000, ROWS_MAX = 4096 };
 
@@ -308,8 +309,17 @@ ls_status ls_report_write(ls_ctx *ctx, const char *folder, bool *table) {
     return status;
 }
 
-/* Of a study alone: clear *out in any case. */
+/* Of a study, of single runs, or of both: clear *out in any case. */
 static ls_status read_study(ls_ctx *ctx, const char *folder, ls_study_files *out) {
+    char path[PATH_BYTES], results[PATH_BYTES];
+    size_t length;
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "runs.json"));
+    LS_TRY(ls_path_join(ctx, results, sizeof results, folder, "results.json"));
+    if (ls_path_exists(path)) {
+        LS_TRY(ls_runs_read(ctx, path, &out->runs));
+        LS_TRY(ls_file_hash(ctx, path, false, &length, &out->runs_hash));
+        if (!ls_path_exists(results)) return LS_OK;
+    }
     LS_TRY(read_files(ctx, folder, out));
     if (json_object_get(out->results, "suite") != NULL)
         return LS_FAIL(ctx, LS_EUSE, "%s is a suite: tables are made of studies", folder);
@@ -319,6 +329,7 @@ static ls_status read_study(ls_ctx *ctx, const char *folder, ls_study_files *out
 static void clear_files(ls_study_files *files) {
     json_decref(files->results);
     json_decref(files->timing);
+    json_decref(files->runs);
 }
 
 ls_status ls_report_tables(ls_ctx *ctx, const char *folder, bool latex, ls_text *out) {
