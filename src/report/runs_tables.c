@@ -210,10 +210,11 @@ static void put_table(ls_paper *p, const json_t *table) {
 
 static void put_about(ls_paper *p) {
     ls_text text = {0};
-    ls_text_printf(p->page->ctx, &text,
-                   "Single runs: a row of a table is one training, and its intervals are those of "
-                   "the samples asked, not of other seeds. %s (XXH3 of runs.json: %016llx.)",
-                   ls_member_text(p->page->runs, "origin"), (unsigned long long)p->page->runs_hash);
+    ls_text_printf(
+        p->page->ctx, &text,
+        "Single runs: no figure is a mean over seeds. Intervals are those of the samples "
+        "asked, and say nothing of other seeds. %s (XXH3 of runs.json: %016llx.)",
+        ls_member_text(p->page->runs, "origin"), (unsigned long long)p->page->runs_hash);
     p->out->failed |= text.failed;
     if (!text.failed) ls_paper_prose(p, text.bytes);
     ls_paper_put(p, "\n\n");
