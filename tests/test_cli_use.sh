@@ -56,6 +56,12 @@ refuses 2 "arm a: there is no key lr: did you mean train.lr?" study arms.yaml da
 refuses 2 "\`longshot study arms.yaml\` runs it" train arms.yaml data.corpus=text.txt
 refuses 2 "out of range" train model.length=0 data.corpus=text.txt
 refuses 2 "out of range" train train.length=0 data.corpus=text.txt
+# a seed that a study takes is one of trainings
+printf 'arms: {a: {}}\n' >arms.yaml
+for words in "study arms.yaml seeds" "train train.seed" "train seed"; do
+    # shellcheck disable=SC2086 # words
+    refuses 2 "=9000000000000001 is out of range: use 0 to 9e+15" $words=9000000000000001 data.corpus=text.txt
+done
 refuses 2 "not a whole number" train train.steps=many data.corpus=text.txt
 refuses 2 "7 heads (mixer.heads) do not divide a width of 100 (model.width)" train model.width=100 mixer.heads=7 data.corpus=text.txt
 refuses 2 "what is .foo." doctor foo

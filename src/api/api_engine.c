@@ -198,8 +198,8 @@ ls_status ls__api_read_seed(ls_ctx *ctx, const ls_settings *settings, int64_t *o
     const char *text = ls_settings_get(settings, "seed");
     *out = 1;
     if (text == NULL) return LS_OK;
-    if (!ls_parse_int(text, out) || *out < 0 || *out > 9007199254740991)
-        return LS_FAIL(ctx, LS_EUSE, "seed=%.40s: use 0 to 9007199254740991", text);
+    if (!ls_parse_int(text, out) || *out < 0 || *out > (int64_t)LS_SEED_MAX)
+        return LS_FAIL(ctx, LS_EUSE, "seed=%.40s: use 0 to %.16g", text, LS_SEED_MAX);
     return LS_OK;
 }
 

@@ -8,6 +8,10 @@
 
 #include "base/memory.h"
 
+/* The largest seed anywhere: one that a study takes suits its trainings too. Below 2^53, so exact as
+ * a real. */
+#define LS_SEED_MAX 9e15
+
 typedef enum {
     LS_OPTION_INT,    /* int64_t, decimal digits; suffixes k, M, G = 1000^n, Ki, Mi, Gi = 1024^n */
     LS_OPTION_REAL,   /* double */

@@ -11,7 +11,7 @@
 
 #define FIELD(name) ls_common_settings, name
 static const ls_option options[] = {
-    LS_INT("seed", FIELD(seed), "1", 0, 9007199254740991,
+    LS_INT("seed", FIELD(seed), "1", 0, LS_SEED_MAX,
            "Seed of all random numbers: the same seed gives the same run."),
     LS_INT("threads", FIELD(threads), "0", 0, 1024,
            "Worker threads; 0: as many as there are processors, or OMP_NUM_THREADS."),

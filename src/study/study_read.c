@@ -19,8 +19,7 @@ static const ls_option options[] = {
     LS_TEXT("out", FIELD(out), "", "Folder of the study; empty: runs/NAME of the study file."),
     LS_TEXT("title", FIELD(title), "", "Heading of the page."),
     LS_TEXT("about", FIELD(about), "", "A sentence or two below it."),
-    LS_INTS("seeds", FIELD(seeds), "1", 0, 9007199254740991,
-            "Seeds: one training per arm and seed."),
+    LS_INTS("seeds", FIELD(seeds), "1", 0, LS_SEED_MAX, "Seeds: one training per arm and seed."),
     LS_TEXT("suites", FIELD(suites), "",
             "Suites that every arm is asked, separated by commas: NAME or NAME:LABEL. suite.KEY "
             "goes to all for which it has an effect, suite.LABEL.KEY to one."),

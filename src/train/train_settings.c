@@ -23,7 +23,7 @@ static const ls_option options[] = {
     LS_INT("carry", FIELD(carry), "0", 0, 1e12,
            "Tokens over which state is carried from batch to batch (stream loader), with "
            "data.borders within a document; 0: each batch starts afresh."),
-    LS_INT("seed", FIELD(seed), "1", 0, 9e15,
+    LS_INT("seed", FIELD(seed), "1", 0, LS_SEED_MAX,
            "Seed of the starting weights, the order of the data and dropout."),
     LS_TEXT(
         "from", FIELD(from), "",
