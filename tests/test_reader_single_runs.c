@@ -90,12 +90,12 @@ static const char whole[] = FILE_OF(
     "{\"name\": \"t\", \"caption\": \"Right\", \"head\": \"mixer\", \"steps\": 2000, \"chance\": 20, "
     "\"judge\": \"64\", \"columns\": [{\"name\": \"64\", \"samples\": 50}, {\"name\": \"1024\", "
     "\"label\": \"1,024\", \"samples\": 40}, {\"name\": \"excess\", \"unit\": \"nats\", "
-    "\"decimals\": 2, \"sign\": true}, {\"name\": \"note\"}], \"rows\": ["
-    "{\"name\": \"a\", \"label\": \"A\", \"values\": [100, 62.5, 0.125, null]}, "
+    "\"decimals\": 2, \"sign\": true}, {\"name\": \"step\", \"decimals\": 0}, {\"name\": \"note\"}], \"rows\": ["
+    "{\"name\": \"a\", \"label\": \"A\", \"values\": [100, 62.5, 0.125, 1550, null]}, "
     "{\"name\": \"b\", \"label\": \"B|\", \"seed\": 2, \"steps\": 1500, \"samples\": [10, null, null, "
-    "null], \"values\": [20, null, -1, \"x\"]}, "
-    "{\"name\": \"c\", \"label\": \"C\", \"planned\": 300, \"values\": [0, 12.25, null, null]}, "
-    "{\"name\": \"p\", \"label\": \"P\", \"published\": true, \"values\": [10, 99.8, null, null]}]}");
+    "null, null], \"values\": [20, null, -1, -1550, \"x\"]}, "
+    "{\"name\": \"c\", \"label\": \"C\", \"planned\": 300, \"values\": [0, 12.25, null, null, null]}, "
+    "{\"name\": \"p\", \"label\": \"P\", \"published\": true, \"values\": [10, 99.8, null, null, null]}]}");
 
 static void expect_line(const char *text, const char *line) {
     if (strstr(text, line) == NULL) fail_msg("no line \"%s\" in\n%s", line, text);
@@ -111,24 +111,24 @@ static void test_tables(void **state) {
     expect("tables", ls_report_tables(&ctx, folder, false, &out), &ctx, NULL);
     expect_line(out.bytes, "Right. 2,000 steps, unless a row says else.");
     expect_line(out.bytes, "Chance is 20.");
-    expect_line(out.bytes, "| mixer | 64 | 1,024 | excess, nats | note |\n|---|---:|");
+    expect_line(out.bytes, "| mixer | 64 | 1,024 | excess, nats | step | note |\n|---|---:|");
     /* intervals are of the samples asked: 50, 10 and 40; the published row has none */
     ls_share_interval(1, 50, &low, &high);
     snprintf(line, sizeof line, "| A | 100.0 (%.1f to 100.0) | 62.5 (", 100 * low);
     expect_line(out.bytes, line);
-    expect_line(out.bytes, " | +0.125 |  |\n");
+    expect_line(out.bytes, " | +0.125 | 1,550 |  |\n");
     ls_share_interval(0.2, 10, &low, &high);
     snprintf(line, sizeof line, "| B\\|, seed 2 (1,500 of 2,000 steps) | 20.0 (%.1f to %.1f) |  | ",
              100 * low, 100 * high);
     expect_line(out.bytes, line);
-    expect_line(out.bytes, " | -1.00 | x |\n");
+    expect_line(out.bytes, " | -1.00 | -1550 | x |\n");
     ls_share_interval(0.1225, 40, &low, &high);
     snprintf(line, sizeof line, "| 12.25 (%.2f to %.2f) |", 100 * low, 100 * high);
     expect_line(out.bytes, line);
     expect_line(out.bytes, "| C (300 steps) | 0.0 (0.0 to ");
-    expect_line(out.bytes, "| P | 10.0 | 99.8 |  |  |\n");
+    expect_line(out.bytes, "| P | 10.0 | 99.8 |  |  |  |\n");
     expect_line(out.bytes,
-                "| samples: A, C | 50 | 40 |  |  |\n| samples: B\\| | 10 | 40 |  |  |\n");
+                "| samples: A, C | 50 | 40 |  |  |  |\n| samples: B\\| | 10 | 40 |  |  |  |\n");
     expect_line(out.bytes, "Failures, at chance (64): B\\|, C.\n");
     ls_text_clear(&ctx, &out);
 }

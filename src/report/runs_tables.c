@@ -70,6 +70,8 @@ static void put_cell(ls_paper *p, const json_t *table, const json_t *row, size_t
     else if (isfinite(band.low))
         snprintf(text, sizeof text, "%.*f (%.*f to %.*f)", decimals, number, decimals, band.low,
                  decimals, band.high);
+    else if (number >= 0 && decimals == 0 && !sign)
+        ls_chart_count(number, text, sizeof text);
     else if (isfinite(number))
         snprintf(text, sizeof text, sign ? "%+.*f" : "%.*f", decimals, number);
     ls_paper_cell(p, text);
