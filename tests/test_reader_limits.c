@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "data/tokenizer.h"
 #include "failing_allocator.h"
+#include "failing_json.h"
 #include "mixer/mixer.h"
 #include "model/model.h"
 #include "model/safetensors.h"
@@ -217,12 +218,19 @@ static const char study_text[] =
     "  pi: {from: rope, extend: interpolation, eval.tokens: 32, suites: \"\"}\n"
     "  window: {from: more, extend: window}\n";
 
+/* A study, and what is done with it when it was read. */
+typedef struct reading {
+    const char *text;
+    ls_status (*use)(ls_study *study, void *user);
+    void *user;
+} reading;
+
 static ls_status read_study(ls_ctx *ctx, void *user) {
+    const reading *r = user;
     ls_settings settings = {0};
     ls_study_keys keys;
     ls_study study = {.ctx = ctx};
-    const char *text = user;
-    ls_status status = ls_settings_parse(ctx, &settings, text, strlen(text), "study.yaml");
+    ls_status status = ls_settings_parse(ctx, &settings, r->text, strlen(r->text), "study.yaml");
     if (status == LS_OK) status = ls_options_default(ctx, &ls_study_options, &keys);
     if (status == LS_OK)
         status = ls_settings_apply(ctx, &settings, "", &ls_study_options, NULL, &keys);
@@ -237,22 +245,78 @@ static ls_status read_study(ls_ctx *ctx, void *user) {
         snprintf(keys.out, sizeof keys.out, "%s", in_folder("study"));
         status = ls_study_read(ctx, &request, &study);
     }
-    if (status == LS_OK) {
-        ls_text out = {0};
-        ls_study_print(&study, &out);
-        status = ls_text_status(&out);
-        ls_text_clear(ctx, &out);
-    }
+    if (status == LS_OK) status = r->use(&study, r->user);
     ls_study_clear(&study);
     ls_settings_clear(ctx, &settings);
     return status;
 }
 
+static ls_status print_study(ls_study *study, void *unused) {
+    ls_text out = {0};
+    (void)unused;
+    ls_study_print(study, &out);
+    const ls_status status = ls_text_status(&out);
+    ls_text_clear(study->ctx, &out);
+    return status;
+}
+
+/* What each job is to have measured. */
+static ls_status store_results(ls_study *study, void *result) {
+    for (size_t i = 0; i < study->count; i++) {
+        char path[LS_STUDY_PATH_BYTES];
+        const int64_t seed = study->arms[i].seeds.at[0];
+        LS_TRY(ls_study_folder(study, i, seed, path, sizeof path));
+        LS_TRY(ls_folder_make(study->ctx, path));
+        LS_TRY(ls_study_store(study, i, seed, LS_STUDY_EVAL, result));
+        if (study->arms[i].trains) LS_TRY(ls_study_store(study, i, seed, LS_STUDY_TRAIN, result));
+    }
+    return LS_OK;
+}
+
+/* The files that a study publishes are those of `wanted`, where it has them already. */
+static ls_status publish(ls_study *study, void *wanted) {
+    static const char *const files[] = {"results.json", "timing.json", "results.csv",
+                                        "report.html"};
+    ls_text *known = wanted;
+    LS_TRY(ls_study_publish(study, true));
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[64];
+        ls_ctx ctx = ls_ctx_default();
+        ls_text said = {0};
+        snprintf(path, sizeof path, "study/%s", files[i]);
+        expect(path, ls_file_read(&ctx, in_folder(path), 1 << 24, &said), &ctx, NULL);
+        if (known[i].length == 0)
+            ls_text_append(&ctx, &known[i], said.bytes, said.length);
+        else if (said.length != known[i].length || strcmp(said.bytes, known[i].bytes) != 0)
+            fail_msg("%s is another one", path);
+        ls_text_clear(&ctx, &said);
+    }
+    return LS_OK;
+}
+
 static void test_studies_without_memory(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    expect("a study", read_study(&ctx, (void *)(uintptr_t)study_text), &ctx, NULL);
-    fail_each_allocation(read_study, (void *)(uintptr_t)study_text);
+    reading r = {study_text, print_study, NULL};
+    expect("a study", read_study(&ctx, &r), &ctx, NULL);
+    fail_each_allocation(read_study, &r);
+    /* a study with results: a seed of the fuzz targets, what was measured behind a NUL */
+    ls_text both = {0}, published[4] = {{0}};
+    json_t *result;
+    expect("a seed",
+           ls_file_read(&ctx, LS_TEST_SOURCE "/tests/fuzz/seeds/fuzz_study/result", 1 << 20, &both),
+           &ctx, NULL);
+    const char *measured = both.bytes + strlen(both.bytes) + 1;
+    expect("a result", ls_json_parse(&ctx, measured, strlen(measured), "result", &result), &ctx,
+           NULL);
+    expect("stored", read_study(&ctx, &(reading){both.bytes, store_results, result}), &ctx, NULL);
+    r = (reading){both.bytes, publish, published};
+    expect("published", read_study(&ctx, &r), &ctx, NULL);
+    fail_each_allocation(read_study, &r);
+    fail_each_json(read_study, &r);
+    json_decref(result);
+    for (size_t i = 0; i < 4; i++) ls_text_clear(&ctx, &published[i]);
+    ls_text_clear(&ctx, &both);
 }
 
 /* ---- streams ---- */
