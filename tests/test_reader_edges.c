@@ -218,7 +218,7 @@ static void test_safetensors_writer(void **state) {
     (void)state;
     static char name[LS_SAFETENSORS_NAME_MAX + 2];
     static const float one = 1;
-    static const int64_t shape[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    static const int64_t shape[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, huge[] = {INT64_MAX, 1};
     memset(name, 'n', sizeof name - 1);
     const ls_safetensor_source wrong[] = {{name, LS_STORED_F32, 1, shape, &one},
                                           {"a", LS_STORED_F32, -1, shape, &one},
@@ -226,11 +226,21 @@ static void test_safetensors_writer(void **state) {
                                           {"__metadata__", LS_STORED_F32, 1, shape, &one},
                                           {"\xc3\x28", LS_STORED_F32, 1, shape, &one},
                                           {"\xed\xa0\x80", LS_STORED_F32, 1, shape, &one},
-                                          {"\xf4\x90\x80\x80", LS_STORED_F32, 1, shape, &one}};
+                                          {"\xf4\x90\x80\x80", LS_STORED_F32, 1, shape, &one},
+                                          {"a", LS_STORED_F32, 2, huge, &one}};
     ls_ctx ctx = ls_ctx_default();
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         expect("a source", ls_safetensors_write(&ctx, in_folder("w"), &wrong[i], 1, NULL, 0), &ctx,
                "");
+    const ls_safetensor_source large[] = {{"a", LS_STORED_U8, 1, huge, &one},
+                                          {"b", LS_STORED_U8, 1, huge, &one}};
+    expect("two of them", ls_safetensors_write(&ctx, in_folder("w"), large, 2, NULL, 0), &ctx,
+           "too much data for one file");
+    expect("a name twice",
+           ls_safetensors_write(&ctx, in_folder("w"), (ls_safetensor_source[]){large[0], large[0]},
+                                2, NULL, 0),
+           &ctx, "tensor a would stand twice");
+    assert_false(ls_path_exists(in_folder("w")));
 }
 
 static ls_status fill_nothing(void *user, size_t index, void *out) {
@@ -256,6 +266,12 @@ static void test_safetensors_values(void **state) {
            NULL);
     assert_int_equal(ls_safetensors_open(&ctx, in_folder("none"), &file), LS_OK);
     assert_null(ls_safetensors_find(&file, "a"));
+    ls_safetensors_close(&ctx, &file);
+    const ls_stored_text note = {"key", "value"};
+    expect("a note alone", ls_safetensors_write(&ctx, in_folder("none"), NULL, 0, &note, 1), &ctx,
+           NULL);
+    assert_int_equal(ls_safetensors_open(&ctx, in_folder("none"), &file), LS_OK);
+    assert_string_equal(ls_safetensors_metadata(&file, "key"), "value");
     ls_safetensors_close(&ctx, &file);
     const ls_safetensor_source unfilled = {"a", LS_STORED_I64, 1, shape, NULL};
     expect(

@@ -135,6 +135,10 @@ static void test_gguf_numbers(void **state) {
         {LS_GGUF_BOOL, five.bytes, 1, false, false, 0}, /* neither true nor false */
         {LS_GGUF_TEXT, five.bytes, 8, false, false, 0}, /* longer than what is there */
         {LS_GGUF_TEXT, five.bytes, 4, false, false, 0},
+        /* cut short */
+        {LS_GGUF_U64, five.bytes, 4, false, false, 0},
+        {LS_GGUF_F32, quarter.bytes, 2, false, false, 0},
+        {LS_GGUF_F64, half.bytes, 4, false, false, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (uint64_t count = 0; count < 2; count++) {
@@ -156,6 +160,22 @@ static void test_gguf_numbers(void **state) {
         }
     ls_gguf_walk none = ls_gguf_walk_of(NULL);
     assert_false(ls_gguf_next(&none));
+    /* of a list that is cut, the values that are there */
+    for (int text = 0; text < 2; text++) {
+        const ls_gguf_key list = {.name = "n",
+                                  .kind = LS_GGUF_ARRAY,
+                                  .element = text ? LS_GGUF_TEXT : LS_GGUF_U32,
+                                  .count = 2,
+                                  .value = {five.bytes, 8}};
+        ls_gguf_walk walk = ls_gguf_walk_of(&list);
+        assert_int_equal(ls_gguf_next(&walk), !text);
+        assert_int_equal(ls_gguf_next(&walk), !text);
+        assert_false(ls_gguf_next(&walk));
+        const ls_gguf_key cut = {list.name, list.kind, list.element, 2, {five.bytes, 4}};
+        walk = ls_gguf_walk_of(&cut);
+        assert_int_equal(ls_gguf_next(&walk), !text);
+        assert_false(ls_gguf_next(&walk));
+    }
 }
 
 /* ---- what the writer of GGUF refuses ---- */

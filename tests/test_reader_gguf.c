@@ -241,6 +241,8 @@ static void test_windows(void **state) {
         {gemma3, PATTERN "u:6 A.attention.key_length=u:4", NULL, "mixer.score_scale=0.5"},
         {gemma3, PATTERN "u:6 A.attention.key_length=u:4 A.block_count=u:62", NULL,
          "mixer.score_scale=0.35355339059"},
+        {gemma3, PATTERN "u:6 A.block_count=u:62 -A.attention.head_count", NULL,
+         "mixer.score_scale=0.35355339059"},
         {gemma3, PATTERN "B:0,1", NULL, "model.layers=attention,attention:near"},
         {gemma3, PATTERN "B:1,1", NULL, "mixer.window=4"},
         {gemma3, PATTERN "B:1,0,1", "`layer_types` must list 2 layers", NULL},

@@ -135,6 +135,14 @@ static void test_many_tensors(void **state) {
         ls_safetensors_close(&ctx, &file);
         ls_text_clear(&ctx, &bytes);
     }
+    ls_ctx ctx = ls_ctx_default();
+    ls_safetensor_source *sources = calloc(LS_SAFETENSORS_COUNT_MAX + 1, sizeof *sources);
+    assert_non_null(sources);
+    expect("to write",
+           ls_safetensors_write(&ctx, in_folder("many"), sources, LS_SAFETENSORS_COUNT_MAX + 1,
+                                NULL, 0),
+           &ctx, "1000001 tensors are more than one file takes");
+    free(sources);
 }
 
 /* ---- tokenizers ---- */

@@ -58,21 +58,23 @@ static bool has(parser *p, uint64_t bytes) {
 }
 
 static ls_status get_u32(parser *p, uint32_t *out) {
-    const bool here = has(p, sizeof *out) && ls_reader_u32(&p->in, out);
-    return here ? LS_OK : bad(p, "it ends within its description");
+    if (!has(p, sizeof *out)) return bad(p, "it ends within its description");
+    ls_reader_u32(&p->in, out);
+    return LS_OK;
 }
 
 static ls_status get_u64(parser *p, uint64_t *out) {
-    const bool here = has(p, sizeof *out) && ls_reader_u64(&p->in, out);
-    return here ? LS_OK : bad(p, "it ends within its description");
+    if (!has(p, sizeof *out)) return bad(p, "it ends within its description");
+    ls_reader_u64(&p->in, out);
+    return LS_OK;
 }
 
 static ls_status get_text(parser *p, ls_gguf_text *out) {
     uint64_t length;
     const uint8_t *at;
     LS_TRY(get_u64(p, &length));
-    if (!has(p, length) || !ls_reader_take(&p->in, length, &at))
-        return bad(p, "a text is longer than the file");
+    if (!has(p, length)) return bad(p, "a text is longer than the file");
+    ls_reader_take(&p->in, length, &at);
     *out = (ls_gguf_text){(const char *)at, (size_t)length};
     return LS_OK;
 }
@@ -267,7 +269,7 @@ static ls_status read_tensors(parser *p, ls_gguf *out, uint64_t count, const uin
 static ls_status read_file(parser *p, ls_gguf *out) {
     const uint8_t *magic, *start = p->in.at;
     uint64_t tensors, keys;
-    if (!has(p, 4) || !ls_reader_take(&p->in, 4, &magic) || memcmp(magic, "GGUF", 4) != 0)
+    if (!ls_reader_take(&p->in, 4, &magic) || memcmp(magic, "GGUF", 4) != 0)
         return LS_FAIL(p->ctx, LS_EINPUT, "%s is no GGUF file", p->what);
     LS_TRY(get_u32(p, &out->version));
     if (out->version != 2 && out->version != 3)

@@ -39,9 +39,11 @@ static ls_status load(ls_ctx *ctx, const char *text, size_t length, size_t flags
                       json_error_t *error, json_t **out) {
     const bool before = ls_json_starved();
     jmp_buf here;
-    *out = NULL;
     way_out = &here;
-    if (setjmp(here) == 0) *out = json_loadb(text, length, flags, error);
+    if (setjmp(here) != 0)
+        *out = NULL;
+    else
+        *out = json_loadb(text, length, flags, error);
     way_out = NULL;
     const bool short_of = ls_json_starved();
     starved = before;

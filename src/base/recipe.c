@@ -251,7 +251,7 @@ static ls_status key_below(reader *r, const char *prefix, bool bracketed, char k
     if (status == LS_OK) {
         int used =
             snprintf(key, KEY_BYTES, "%s%s%s", prefix, *prefix == '\0' ? "" : ".", name.bytes);
-        if (used < 0 || used >= KEY_BYTES) status = bad(r, "the keys above make too long a name");
+        if (used >= KEY_BYTES) status = bad(r, "the keys above make too long a name");
         r->at++;
     }
     ls_text_clear(r->ctx, &name);

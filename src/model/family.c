@@ -101,14 +101,16 @@ static void choose_type(ls_family_reader *r, const ls_family_type **out) {
     *out = find_type(name);
     if (*out != NULL) return;
     for (size_t i = 0; i < sizeof lacking / sizeof lacking[0]; i++)
-        if (strcmp(name, lacking[i].name) == 0)
+        if (strcmp(name, lacking[i].name) == 0) {
             ls_field_refuse(r, "%s needs %s, which there is not yet", name, lacking[i].part);
+            return;
+        }
     ls_text known = {0};
     for (size_t i = 0; i < ls_family_count; i++)
         ls_text_printf(r->ctx, &known, "%s%s", known.length == 0 ? "" : ", ",
                        ls_family_types[i]->name);
-    ls_field_refuse(r, "the family `%.64s` is not known; there are %s", name,
-                    known.bytes == NULL ? "" : known.bytes);
+    r->status = ls_text_status(&known);
+    ls_field_refuse(r, "the family `%.64s` is not known; there are %s", name, known.bytes);
     ls_text_clear(r->ctx, &known);
 }
 

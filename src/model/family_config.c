@@ -21,14 +21,14 @@ void ls_field_refuse(ls_family_reader *r, const char *format, ...) {
 /* Finds one of several spellings, marks all that are there, and says which was found. */
 static const json_t *find(ls_family_reader *r, const char *names, char found[64]) {
     const json_t *value = NULL;
-    while (*names != '\0') {
+    while (r->status == LS_OK && *names != '\0') {
         char name[64];
         const size_t length = strcspn(names, "|");
         snprintf(name, sizeof name, "%.*s", (int)length, names);
         names += length + (names[length] == '|');
         const json_t *here = json_object_get(r->json, name);
         if (here == NULL) continue;
-        if (json_object_set_new(r->seen, name, json_true()) != 0 && r->status == LS_OK)
+        if (json_object_set_new(r->seen, name, json_true()) != 0)
             r->status = LS_FAIL(r->ctx, LS_ENOMEM, "no memory to read %s", r->what);
         if (json_is_null(here)) continue;
         if (value != NULL && !json_equal(value, here))
@@ -91,9 +91,9 @@ void ls_family_set(ls_family_reader *r, const char *key, const char *format, ...
     va_list arguments;
     if (r->status != LS_OK || r->made != NULL) return;
     va_start(arguments, format);
-    const int length = vsnprintf(value, sizeof value, format, arguments);
+    const size_t length = (size_t)vsnprintf(value, sizeof value, format, arguments);
     va_end(arguments);
-    if (length < 0 || (size_t)length >= sizeof value)
+    if (length >= sizeof value)
         ls_field_refuse(r, "what becomes %s is too long", key);
     else
         r->status = ls_settings_put(r->ctx, r->out, key, value);
@@ -103,7 +103,7 @@ void ls_family_set_real(ls_family_reader *r, const char *key, double value) {
     char text[40];
     int digits = 6;
     do snprintf(text, sizeof text, "%.*g", digits, value);
-    while (strtod(text, NULL) != value && digits++ < 17);
+    while (digits++ < 17 && strtod(text, NULL) != value);
     ls_family_set(r, key, "%s", text);
 }
 
@@ -155,8 +155,9 @@ int64_t ls_family_int(ls_family_reader *r, const char *names, const char *key, i
     if (r->made == NULL) {
         value = ls_field_int(r, names, fallback, low, high);
         LS_FAMILY_INT(r, key, value);
-    } else if (has != NULL && ls_parse_int(has, &value) && (fallback != 0 || value != 0)) {
-        ls_field_write(r, names, json_integer(value));
+    } else if (has != NULL) {
+        ls_parse_int(has, &value);
+        if (fallback != 0 || value != 0) ls_field_write(r, names, json_integer(value));
     }
     return value;
 }
@@ -168,8 +169,9 @@ double ls_family_real(ls_family_reader *r, const char *names, const char *key, d
     if (r->made == NULL) {
         value = ls_field_real(r, names, fallback, low, high);
         ls_family_set_real(r, key, value);
-    } else if (has != NULL && ls_parse_real(has, &value) && (fallback != 0 || value != 0)) {
-        ls_field_write(r, names, json_real(value));
+    } else if (has != NULL) {
+        ls_parse_real(has, &value);
+        if (fallback != 0 || value != 0) ls_field_write(r, names, json_real(value));
     }
     return value;
 }
@@ -217,9 +219,10 @@ void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
 static void write_head_width(ls_family_reader *r, ls_family_sizes *out) {
     const char *has = ls_family_form(r, "mixer.key_width");
     const int64_t usual = out->head_width;
-    int64_t wide;
+    int64_t wide = 0;
     out->head_width = out->width / out->heads;
-    if (has == NULL || !ls_parse_int(has, &wide)) return;
+    if (has == NULL) return;
+    ls_parse_int(has, &wide);
     out->head_width = wide;
     if (usual != 0 || wide * out->heads != out->width)
         ls_field_write(r, "head_dim", json_integer(wide));
@@ -335,8 +338,8 @@ void ls_family_set_cap(ls_family_reader *r, const char *name, double fallback, c
     double cap = 0;
     if (r->made != NULL) {
         const char *has = ls_family_form(r, key);
-        const bool none = has == NULL || !ls_parse_real(has, &cap) || cap == 0;
-        ls_field_write(r, name, none ? json_null() : json_real(cap));
+        if (has != NULL) ls_parse_real(has, &cap);
+        ls_field_write(r, name, cap == 0 ? json_null() : json_real(cap));
         return;
     }
     if (!json_is_null(json_object_get(r->json, name)))

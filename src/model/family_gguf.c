@@ -405,8 +405,9 @@ static const ls_family_type *find_type(ls_family_gguf_reader *r) {
         if (ls_family_types[i]->gguf.architecture != NULL)
             ls_text_printf(r->ctx, &all, "%s%s", all.length == 0 ? "" : ", ",
                            ls_family_types[i]->gguf.architecture);
+    r->status = ls_text_status(&all);
     refuse(r, "the architecture `%.*s` is not known; there are %s", (int)name.length, name.at,
-           all.bytes == NULL ? "" : all.bytes);
+           all.bytes);
     ls_text_clear(r->ctx, &all);
     return NULL;
 }
@@ -423,7 +424,7 @@ static void check_kind(ls_family_gguf_reader *r) {
 static const ls_family_type *translate(ls_family_gguf_reader *r) {
     check_kind(r);
     const ls_family_type *type = find_type(r);
-    if (r->status != LS_OK || type == NULL) return NULL;
+    if (r->status != LS_OK) return NULL;
     const ls_family_gguf *about = &type->gguf;
     ls_family_gguf_set(r, "model_type", json_string(type->name));
     translate_keys(r, about->architecture);

@@ -47,20 +47,23 @@ static ls_status bad(parser *p, const char *reason) {
                    p->length - p->in.left, reason);
 }
 
+/* Over the character that stands here. */
+static void step(parser *p) {
+    p->in.at++;
+    p->in.left--;
+}
+
+/* The next character that is no blank; -1: there is none. */
 static int peek(parser *p) {
-    const uint8_t *c;
-    while (p->in.left > 0) {
-        ls_reader ahead = p->in;
-        if (!ls_reader_take(&ahead, 1, &c)) break;
-        if (*c != ' ' && *c != '\t' && *c != '\n' && *c != '\r') return *c;
-        p->in = ahead;
-    }
+    for (; p->in.left > 0; step(p))
+        if (strchr(" \t\n\r", *p->in.at) == NULL || *p->in.at == '\0') return *p->in.at;
     return -1;
 }
 
 static bool accept(parser *p, char wanted) {
-    const uint8_t *c;
-    return peek(p) == wanted && ls_reader_take(&p->in, 1, &c);
+    if (peek(p) != wanted) return false;
+    step(p);
+    return true;
 }
 
 static ls_status expect(parser *p, char wanted) {
@@ -152,15 +155,12 @@ static ls_status text(parser *p, size_t *at) {
 static ls_status number(parser *p, int64_t *out) {
     int c = peek(p);
     if (c < '0' || c > '9') return bad(p, "expected a whole number without sign");
-    const uint8_t *digit;
     *out = 0;
-    for (int digits = 0; p->in.left > 0; digits++) {
-        ls_reader ahead = p->in;
-        if (!ls_reader_take(&ahead, 1, &digit) || *digit < '0' || *digit > '9') break;
+    for (int digits = 0; p->in.left > 0 && *p->in.at >= '0' && *p->in.at <= '9'; digits++) {
         if (digits == 1 && *out == 0) return bad(p, "a number with a leading zero");
-        if (!ls_mul(*out, 10, out) || !ls_add(*out, *digit - '0', out))
+        if (!ls_mul(*out, 10, out) || !ls_add(*out, *p->in.at - '0', out))
             return bad(p, "a number too large");
-        p->in = ahead;
+        step(p);
     }
     return LS_OK;
 }
@@ -509,7 +509,8 @@ static void append_quoted(ls_ctx *ctx, ls_text *out, const char *value) {
     ls_text_append(ctx, out, "\"", 1);
 }
 
-static ls_status source_bytes(ls_ctx *ctx, const ls_safetensor_source *source, int64_t *bytes) {
+/* How many bytes a source has, which can be stored. */
+static ls_status check_source(ls_ctx *ctx, const ls_safetensor_source *source, int64_t *bytes) {
     size_t length = strlen(source->name);
     if (length > LS_SAFETENSORS_NAME_MAX || source->rank < 0 ||
         source->rank > LS_SAFETENSORS_RANK_MAX || strcmp(source->name, "__metadata__") == 0 ||
@@ -521,6 +522,13 @@ static ls_status source_bytes(ls_ctx *ctx, const ls_safetensor_source *source, i
         if (!ls_mul(*bytes, source->dim[i], bytes))
             return LS_FAIL(ctx, LS_EUSE, "tensor %s has an impossible shape", source->name);
     return LS_OK;
+}
+
+/* The same of one that was checked. */
+static size_t bytes_of(const ls_safetensor_source *source) {
+    size_t bytes = ls_stored_size(source->type);
+    for (int i = 0; i < source->rank; i++) bytes *= (size_t)source->dim[i];
+    return bytes;
 }
 
 /* The eight bytes of length and the padded JSON. */
@@ -538,9 +546,9 @@ static ls_status build_header(ls_ctx *ctx, const ls_safetensor_source *const *or
         }
         ls_text_printf(ctx, out, "}%s", count > 0 ? "," : "");
     }
-    int64_t begin = 0, bytes, end;
+    int64_t begin = 0, bytes = 0, end;
     for (size_t i = 0; i < count; i++) {
-        LS_TRY(source_bytes(ctx, ordered[i], &bytes));
+        LS_TRY(check_source(ctx, ordered[i], &bytes));
         if (!ls_add(begin, bytes, &end)) return LS_FAIL(ctx, LS_EUSE, "too much data for one file");
         if (i > 0) ls_text_append(ctx, out, ",", 1);
         append_quoted(ctx, out, ordered[i]->name);
@@ -570,24 +578,21 @@ typedef struct maker {
 
 static ls_status take_room(ls_ctx *ctx, const ls_safetensor_source *sources, size_t count,
                            maker *from) {
-    int64_t most = 1;
-    for (size_t i = 0; i < count; i++) {
-        int64_t bytes;
-        LS_TRY(source_bytes(ctx, &sources[i], &bytes));
-        if (sources[i].data == NULL) most = ls_max(most, bytes);
-    }
-    if (from->fill != NULL) from->room = ls_new_raw(ctx, (size_t)most, 1);
-    return from->fill != NULL && from->room == NULL ? LS_ENOMEM : LS_OK;
+    size_t most = 1;
+    if (from->fill == NULL) return LS_OK;
+    for (size_t i = 0; i < count; i++)
+        if (sources[i].data == NULL && bytes_of(&sources[i]) > most) most = bytes_of(&sources[i]);
+    from->room = ls_new_raw(ctx, most, 1);
+    return from->room == NULL ? LS_ENOMEM : LS_OK;
 }
 
 static ls_status put_data(ls_ctx *ctx, FILE *file, const char *path,
                           const ls_safetensor_source *source, size_t index, maker from) {
-    int64_t bytes;
-    LS_TRY(source_bytes(ctx, source, &bytes));
+    const size_t bytes = bytes_of(source);
     if (from.fill == NULL || source->data != NULL)
-        return ls_file_put(ctx, file, path, source->data, (size_t)bytes);
+        return ls_file_put(ctx, file, path, source->data, bytes);
     LS_TRY(from.fill(from.user, index, from.room));
-    return ls_file_put(ctx, file, path, from.room, (size_t)bytes);
+    return ls_file_put(ctx, file, path, from.room, bytes);
 }
 
 static ls_status put(ls_ctx *ctx, FILE *file, const char *path, const ls_safetensor_source *sources,
