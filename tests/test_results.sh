@@ -22,6 +22,8 @@ for page in "$source"/docs/results/*.md; do
     fi
 done
 for folder in "$source"/results/*/; do
+    [ ! -e "$folder/runs.json" ] || grep -q '^<!-- begin runs about -->$' "$source/docs/results/$(basename "$folder").md" ||
+        fail "the page of $folder does not say what its single runs are"
     [ -e "$source/docs/results/$(basename "$folder").md" ] || fail "no page for $folder"
     [ "$(du -sk "$folder" | cut -f1)" -lt 1024 ] || fail "$folder is large: keep results.json, timing.json, study.yaml, runs.json"
 done
