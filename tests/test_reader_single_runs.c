@@ -109,6 +109,7 @@ static void test_tables(void **state) {
     char line[128];
     put("runs.json", whole);
     expect("tables", ls_report_tables(&ctx, folder, false, &out), &ctx, NULL);
+    expect_line(out.bytes, "mean over seeds. Intervals are those of the samples asked");
     expect_line(out.bytes, "Right. 2,000 steps, unless a row says else.");
     expect_line(out.bytes, "Chance is 20.");
     expect_line(out.bytes, "| mixer | 64 | 1,024 | excess, nats | step | note |\n|---|---:|");
@@ -130,6 +131,12 @@ static void test_tables(void **state) {
     expect_line(out.bytes,
                 "| samples: A, C | 50 | 40 |  |  |  |\n| samples: B\\| | 10 | 40 |  |  |  |\n");
     expect_line(out.bytes, "Failures, at chance (64): B\\|, C.\n");
+    ls_text_clear(&ctx, &out);
+    /* without shares there are no intervals to speak of, nor samples */
+    put("runs.json", OF_COLUMN("{\"name\": \"n\"}"));
+    expect("no shares", ls_report_tables(&ctx, folder, false, &out), &ctx, NULL);
+    expect_line(out.bytes, "mean over seeds. O. (XXH3 of runs.json: ");
+    expect_line(out.bytes, "C.\n\n|  | n |\n|---|---:|\n| A |  |\n\n");
     ls_text_clear(&ctx, &out);
 }
 

@@ -211,11 +211,15 @@ static void put_table(ls_paper *p, const json_t *table) {
 }
 
 static void put_about(ls_paper *p) {
+    const json_t *tables = json_object_get(p->page->runs, "tables");
     ls_text text = {0};
+    bool shares = false;
+    for (size_t i = 0; i < json_array_size(tables); i++)
+        shares |= look(json_array_get(tables, i)).shares;
     ls_text_printf(
         p->page->ctx, &text,
-        "Single runs: no figure is a mean over seeds. Intervals are those of the samples "
-        "asked, and say nothing of other seeds. %s (XXH3 of runs.json: %016llx.)",
+        "Single runs: no figure is a mean over seeds. %s%s (XXH3 of runs.json: %016llx.)",
+        shares ? "Intervals are those of the samples asked, and say nothing of other seeds. " : "",
         ls_member_text(p->page->runs, "origin"), (unsigned long long)p->page->runs_hash);
     p->out->failed |= text.failed;
     if (!text.failed) ls_paper_prose(p, text.bytes);
