@@ -8,8 +8,7 @@
 #include "report/report.h"
 
 #define FILE_OF(tables)                                                                            \
-    "{\"format\": \"longshot-runs-1\", \"title\": \"T\", \"origin\": \"O.\", \"tables\": [" tables \
-    "]}"
+    "{\"format\": \"longshot-runs-1\", \"origin\": \"O.\", \"tables\": [" tables "]}"
 #define HEAD "\"name\": \"t\", \"caption\": \"C\""
 #define COLUMNS                                                                                    \
     "\"columns\": [{\"name\": \"64\", \"samples\": 50}, {\"name\": \"ms\", \"unit\": \"ms\", "     \

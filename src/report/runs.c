@@ -18,7 +18,6 @@ enum {
 static const double number_max = 1e15; /* tables print no larger one */
 
 static const ls_member of_file[] = {{"format", LS_TEXT_MEMBER, 0, 0},
-                                    {"title", LS_TEXT_MEMBER, 0, 0},
                                     {"origin", LS_TEXT_MEMBER, 0, 0}};
 static const ls_member of_table[] = {
     {"name", LS_TEXT_MEMBER, 0, 0},     {"caption", LS_TEXT_MEMBER, 0, 0},
