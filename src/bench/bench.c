@@ -26,6 +26,16 @@ static const ls_option options[] = {
     LS_TEXT("scripts", FIELD(scripts), "",
             "Folder of the peers' scripts; empty: where they are installed, or in the sources "
             "the program was built in."),
+    LS_TEXT("llm_c", FIELD(llm_c), "",
+            "Path of a trainer of llm.c to measure beside: train_gpt2 in f32 on the processor, "
+            "train_gpt2cu in bf16 on device=cuda. It is run.",
+            .needs = "what=train"),
+    LS_TEXT("llama_cpp", FIELD(llama_cpp), "",
+            "Path of llama.cpp's llama-bench to measure beside. It is run.",
+            .needs = "what=decode"),
+    LS_REAL("patience", FIELD(patience), "600", 0.1, 86400,
+            "Seconds after which a run of llm_c or llama_cpp is given up.",
+            .needs = "llm_c or llama_cpp"),
     LS_CHOICE(
         "dtype", FIELD(dtype), "both", "both|f32|bf16|fp8",
         "Types that training, attention, scan, convolution and retention are measured in; fp8, "
@@ -150,6 +160,19 @@ static ls_status check_matmul(const ls_bench *bench) {
         return LS_OK;
     return LS_FAIL(bench->ctx, LS_EUSE,
                    "matmul=tf32 is for device=cuda: the processor's products in f32 are exact");
+}
+
+/* llm.c trains in one type on each device. */
+static ls_status check_programs(const ls_bench *bench) {
+    const ls_bench_settings *settings = bench->settings;
+    const bool f32 = bench->ctx->device == NULL;
+    LS_TRY(ls_outside_check(bench->ctx, "llm_c", settings->llm_c));
+    LS_TRY(ls_outside_check(bench->ctx, "llama_cpp", settings->llama_cpp));
+    if (settings->llm_c[0] == '\0' || settings->dtype == LS_BENCH_BOTH ||
+        settings->dtype == (f32 ? LS_BENCH_F32 : LS_BENCH_BF16))
+        return LS_OK;
+    return LS_FAIL(bench->ctx, LS_EUSE, "llm_c trains in %s on this device: dtype=%s",
+                   f32 ? "f32" : "bf16", f32 ? "f32" : "bf16");
 }
 
 static ls_status check_dtype(const ls_bench *bench) {
@@ -316,6 +339,7 @@ ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_
     LS_TRY(check_only(&bench));
     LS_TRY(check_matmul(&bench));
     LS_TRY(check_dtype(&bench));
+    LS_TRY(check_programs(&bench));
     if (wants(&bench, "mixers")) LS_TRY(ls_bench_mixers_check(&bench));
     if (settings->dtype < LS_BENCH_BF16) bench.types[bench.type_count++] = LS_F32;
     if (settings->dtype != LS_BENCH_F32) bench.types[bench.type_count++] = LS_BF16;

@@ -11,6 +11,8 @@
 typedef struct ls_bench_settings {
     char what[LS_OPTION_TEXT_BYTES]; /* names of parts, separated by commas */
     char peer[LS_OPTION_TEXT_BYTES], scripts[LS_OPTION_TEXT_BYTES];
+    char llm_c[LS_OPTION_TEXT_BYTES], llama_cpp[LS_OPTION_TEXT_BYTES]; /* programs; empty: none */
+    double patience; /* seconds for a run of them */
     char only[LS_OPTION_TEXT_BYTES];
     char out[LS_OPTION_TEXT_BYTES], compare[LS_OPTION_TEXT_BYTES]; /* files; empty: none */
     int dtype;                                                     /* ls_bench_dtype */

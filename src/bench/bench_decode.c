@@ -15,7 +15,7 @@ static ls_status make_model(ls_ctx *ctx, ls_model_config *config, ls_model **out
 }
 
 ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, int64_t depth,
-                             json_t *rows) {
+                             ls_peer *peer, json_t *rows) {
     ls_ctx *ctx = bench->ctx;
     const int64_t vocabulary = model->config->model.vocabulary, rounds = bench->settings->rounds;
     ls_bench_times times = {0};
@@ -41,12 +41,15 @@ ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, in
         LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, stride, logits));
     const double with_logits = (double)(batch * each) / (ls_bench_clock(bench) - start);
     LS_TRY_GOTO(ls_stream_choose(stream, tokens, stride, 0, before / 2, chosen));
+    if (peer->outside != NULL) peer->outside->depth = depth, peer->outside->tokens = each;
     for (int64_t round = 0; round < rounds; round++) {
         LS_TRY_GOTO(ls_bench_go_on(bench));
         start = ls_bench_clock(bench);
         LS_TRY_GOTO(ls_stream_choose(stream, tokens, stride, 0, each, chosen));
         ls_turns_add(&times.ours, ls_bench_clock(bench) - start);
+        ls_peer_turn(bench, peer, &times);
     }
+    ls_peer_finish(peer, &times);
     const double rate = (double)(batch * each) / ls_turns_median(&times.ours);
     const double spread = ls_turns_spread(&times.ours);
     /* as with all limits the highest that was seen counts */
@@ -69,6 +72,7 @@ ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, in
                             "share", rate / limit, "prefill_tokens_per_second", prefill,
                             "logits_tokens_per_second", with_logits);
     if (batch > 1) json_object_set_new(row, "streams", json_integer((json_int_t)batch));
+    ls_bench_put_peer(bench, &times, "", (double)(batch * each), row);
     ls_bench_put_taken(row, &times);
     json_array_append_new(rows, row);
 fail:
@@ -86,11 +90,17 @@ ls_status ls_bench_decode(ls_bench *bench) {
     json_t *rows = json_array();
     json_object_set_new(bench->json, "decode", rows);
     ls_text_printf(ctx, &bench->text, "decoding, llama shape of 124 million parameters, bf16\n");
+    ls_outside llama = {0};
+    ls_peer beside = {0}, alone = {0}; /* llama-bench decodes one sequence at a time */
     ls_status status = make_model(ctx, &config, &model);
+    if (status == LS_OK) status = ls_bench_llama(bench, &config, &llama, &beside);
     const ls_ints *streams = &bench->settings->streams, *depths = &bench->settings->depths;
-    for (int64_t i = 0; i < streams->count * depths->count && status == LS_OK; i++)
-        status = ls_bench_decode_at(bench, model, streams->at[i / depths->count],
-                                    depths->at[i % depths->count], rows);
+    for (int64_t i = 0; i < streams->count * depths->count && status == LS_OK; i++) {
+        const int64_t batch = streams->at[i / depths->count];
+        status = ls_bench_decode_at(bench, model, batch, depths->at[i % depths->count],
+                                    batch == 1 ? &beside : &alone, rows);
+    }
+    ls_outside_end(bench, &llama);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         json_t *row = json_array_get(rows, i);
         json_object_set_new(row, "model", json_string("124M llama shape"));

@@ -3,6 +3,7 @@
 #ifndef LS_BENCH_PARTS_H
 #define LS_BENCH_PARTS_H
 
+#include <limits.h>
 #include <stdio.h>
 #include <sys/types.h>
 
@@ -46,23 +47,63 @@ bool ls_bench_sparse_has(const ls_bench *bench);
 /* LS_EUSE where `lengths` are none that ls_bench_mixers can measure. */
 ls_status ls_bench_mixers_check(const ls_bench *bench);
 
+typedef struct ls_train_shape ls_train_shape;
+typedef struct ls_peer ls_peer;
+
+/* A program of others that measures itself. */
+typedef struct ls_outside {
+    const char *name;                      /* llm.c, llama.cpp */
+    char path[PATH_MAX], folder[PATH_MAX]; /* the program; where it runs, "": nowhere yet */
+    /* A run of it: the seconds of what is measured, or why there are none. */
+    double (*measure)(ls_bench *bench, struct ls_outside *outside);
+    char why[160];  /* of the last run; empty: it went well, or a signal ended it */
+    double seconds; /* of the last run, all of it */
+    char version[40];
+    /* what is measured: steps of a model, tokens that follow a text */
+    const ls_train_shape *shape;
+    int64_t depth, tokens;
+} ls_outside;
+/* LS_EUSE where a path is given at which there is nothing to run. */
+ls_status ls_outside_check(ls_ctx *ctx, const char *key, const char *path);
+/* Makes its folder; to be ended also on failure. */
+ls_status ls_outside_begin(ls_bench *bench, const char *name, const char *path, ls_outside *out);
+void ls_outside_end(ls_bench *bench, ls_outside *outside);
+/* Runs it with these words (NULL-ended) until it ends or `enough` (or NULL) has been printed, which
+ * goes to *out. False where it failed, took longer than the settings allow, or a signal came: `why`
+ * and `seconds` are set. */
+bool ls_outside_run(ls_bench *bench, ls_outside *outside, const char *const *words,
+                    bool (*enough)(const ls_bench *bench, const char *printed), ls_text *out);
+/* llm.c's trainer beside a model of ours, and llama.cpp's benchmark beside one that decodes; the
+ * latter leaves both as they are where the settings name none. End the outside also on failure. */
+ls_status ls_bench_llm_c(ls_bench *bench, const ls_train_shape *shape, ls_outside *outside,
+                         ls_peer *out);
+ls_status ls_bench_llama(ls_bench *bench, const ls_model_config *config, ls_outside *outside,
+                         ls_peer *out);
+
 /* A peer: a script that prints one JSON line when it is ready, and one for every line "go" it
- * reads. Where it cannot be started or ends early, `alive` is false and the reason has been said.
- */
-typedef struct ls_peer {
+ * reads; or a program of others. Where it cannot be started or ends early, `alive` is false and the
+ * reason has been said. */
+struct ls_peer {
     bool alive;
+    ls_outside *outside; /* or NULL: a script */
     pid_t process;
     FILE *to, *from;
     FILE *said; /* what it wrote about itself (stderr), or NULL */
     /* kept when it has ended */
     char torch[40];
     ls_missing missing;
-} ls_peer;
+};
 /* `words` (NULL-ended) follow the script's name. */
 void ls_peer_start(ls_bench *bench, const char *script, const char *const *words, ls_peer *out);
 /* One measurement; a new reference, or NULL where the peer is gone. */
 json_t *ls_peer_go(ls_bench *bench, ls_peer *peer);
 void ls_peer_stop(ls_peer *peer);
+/* A turn of it, and what there is to say when all are over. */
+void ls_peer_turn(ls_bench *bench, ls_peer *peer, ls_bench_times *times);
+void ls_peer_finish(const ls_peer *peer, ls_bench_times *times);
+/* The last line of a file that says something. */
+void ls_peer_last_words(FILE *said, char *out, size_t bytes);
+json_t *ls_outside_turn(ls_bench *bench, ls_peer *peer);
 
 /* seconds = latency + per_byte bytes, with the least relative errors; worst: the largest of
  * them. */
@@ -100,12 +141,13 @@ void ls_bench_put_taken(json_t *row, const ls_bench_times *times);
 void ls_bench_row(ls_bench *bench, json_t *rows, json_t *row, const ls_bench_times *times);
 
 /* A model that is trained, and what the peer, which has no presets, is told of it. */
-typedef struct ls_train_shape {
+struct ls_train_shape {
     const char *name, *words; /* words: the model's settings */
     int64_t batch, length, vocabulary;
     bool device;
     const char *layers, *width, *heads, *position;
-} ls_train_shape;
+    bool llm_c; /* it is held against llm.c, and against nothing else */
+};
 typedef struct ls_trainer {
     const ls_train_shape *shape;
     ls_model_config config;
@@ -124,9 +166,13 @@ size_t ls_bench_trainer_bytes(const ls_trainer *t);
 ls_status ls_bench_trainer_step(ls_bench *bench, void *trainer);
 /* Adds to a row what of its training is not the model's: sizes of a batch, recompute, matmul. */
 void ls_bench_trainer_name(const ls_bench *bench, const ls_trainer *t, json_t *row);
+/* Prints and adds to a row the peer by the fastest of its ways: that of so many tokens a turn. In
+ * print `before` stands in front of the way, and a bracket behind it; empty: neither. */
+void ls_bench_put_peer(ls_bench *bench, const ls_bench_times *times, const char *before,
+                       double tokens, json_t *row);
 ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, json_t *rows);
 /* Decoding after so many tokens. */
 ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, int64_t depth,
-                             json_t *rows);
+                             ls_peer *peer, json_t *rows);
 
 #endif

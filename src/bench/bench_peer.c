@@ -23,8 +23,7 @@ static int stop(ls_peer *peer) {
     return status;
 }
 
-/* The last line that says something. */
-static void last_words(FILE *said, char *out, size_t bytes) {
+void ls_peer_last_words(FILE *said, char *out, size_t bytes) {
     char line[512];
     out[0] = '\0';
     rewind(said);
@@ -42,7 +41,7 @@ static void say_why(ls_bench *bench, ls_peer *peer) {
     FILE *said = peer->said;
     peer->said = NULL;
     const int status = stop(peer);
-    if (said != NULL) last_words(said, words, sizeof words);
+    if (said != NULL) ls_peer_last_words(said, words, sizeof words);
     if (said != NULL) fclose(said);
     const char *colon = words[0] == '\0' ? "" : ": ";
     if (status >= 0 && WIFSIGNALED(status))
@@ -123,9 +122,26 @@ void ls_peer_start(ls_bench *bench, const char *script, const char *const *words
 
 json_t *ls_peer_go(ls_bench *bench, ls_peer *peer) {
     if (!peer->alive) return NULL;
+    if (peer->outside != NULL) return ls_outside_turn(bench, peer);
     fputs("go\n", peer->to);
     fflush(peer->to);
     return read_line(bench, peer);
+}
+
+void ls_peer_turn(ls_bench *bench, ls_peer *peer, ls_bench_times *times) {
+    json_t *line = ls_peer_go(bench, peer), *value;
+    const char *method;
+    json_object_foreach(json_object_get(line, "seconds"), method, value)
+        ls_times_add(times, method, json_number_value(value));
+    json_decref(line);
+}
+
+void ls_peer_finish(const ls_peer *peer, ls_bench_times *times) {
+    if (!peer->alive) times->methods = 0; /* one that ended early has no figures */
+    snprintf(times->torch, sizeof times->torch, "%s", peer->torch);
+    if (peer->outside != NULL)
+        snprintf(times->llama_cpp, sizeof times->llama_cpp, "%s", peer->outside->version);
+    times->missing = peer->missing;
 }
 
 void ls_peer_stop(ls_peer *peer) {

@@ -10,15 +10,22 @@
 enum { OPERATIONS_MAX = 64 };
 
 static const ls_train_shape shapes[] = {
-    {"6 x 384, RoPE, bytes", "model.preset=bench", 16, 256, 256, false, "6", "384", "6", "rope"},
+    {"6 x 384, RoPE, bytes", "model.preset=bench", 16, 256, 256, false, "6", "384", "6", "rope",
+     false},
+    {"6 x 384, GPT-2 shape, bytes",
+     "model.preset=bench model.length=64 model.position=learned model.activation=gelu_tanh "
+     "mixer.bias=true",
+     4, 64, 256, false, "6", "384", "6", "learned", true},
     {"124M RoPE", "model.preset=gpt2-124m model.position=rope", 32, 1024, 50304, true, "12", "768",
-     "12", "rope"},
+     "12", "rope", false},
+    {"124M GPT-2 shape", "model.preset=gpt2-124m mixer.bias=true", 32, 1024, 50304, true, "12",
+     "768", "12", "learned", true},
     {"124M xPos", "model.preset=gpt2-124m model.position=xpos", 32, 1024, 50304, true, "12", "768",
-     "12", "xpos"},
+     "12", "xpos", false},
     {"124M ALiBi", "model.preset=gpt2-124m model.position=alibi", 32, 1024, 50304, true, "12",
-     "768", "12", "alibi"},
+     "768", "12", "alibi", false},
     {"354M RoPE", "model.preset=gpt2-354m model.position=rope", 32, 1024, 50304, true, "24", "1024",
-     "16", "rope"},
+     "16", "rope", false},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -83,28 +90,37 @@ static void start_peer(ls_bench *bench, const ls_train_shape *shape, ls_dtype ty
 }
 
 static ls_status take_turns(ls_bench *bench, ls_trainer *t, ls_dtype type, ls_bench_times *out) {
-    ls_peer peer;
+    ls_peer peer = {0};
+    ls_outside outside = {0};
     ls_turns unused = {0};
     const ls_bench_work warm = {ls_bench_trainer_step, t, 0},
                         work = {ls_bench_trainer_step, t, bench->settings->seconds};
     LS_TRY(ls_bench_turn(bench, &warm, &unused));
-    start_peer(bench, t->shape, type, &peer);
-    ls_status status = ls_bench_turns(bench, &work, &peer, out);
+    ls_status status = LS_OK;
+    if (t->shape->llm_c)
+        status = ls_bench_llm_c(bench, t->shape, &outside, &peer);
+    else
+        start_peer(bench, t->shape, type, &peer);
+    if (status == LS_OK) status = ls_bench_turns(bench, &work, &peer, out);
     ls_peer_stop(&peer);
+    ls_outside_end(bench, &outside);
     return status;
 }
 
-/* The peer by the faster of its ways. */
-static void put_peer(ls_bench *bench, const ls_bench_times *times, double tokens, json_t *row) {
+void ls_bench_put_peer(ls_bench *bench, const ls_bench_times *times, const char *before,
+                       double tokens, json_t *row) {
     const size_t which = ls_times_fastest(times);
+    for (size_t i = 0; i < times->missing.count; i++)
+        ls_text_printf(bench->ctx, &bench->text, "        no figure of %s: %s\n",
+                       times->missing.at[i].name, times->missing.at[i].why);
     if (which == LS_METHODS_MAX) return;
     const ls_turns *turns = &times->peer[which].turns;
     const char *mode = times->peer[which].name;
     const double theirs = tokens / ls_turns_median(turns), spread = ls_turns_spread(turns);
     const double ratio = ls_turns_ratio(&times->ours, turns);
     ls_text_printf(bench->ctx, &bench->text,
-                   "        %8.0f tokens/s PyTorch (%s), spread %.0f%%; ratio %.2f\n", theirs, mode,
-                   100 * spread, ratio);
+                   "        %8.0f tokens/s %s%s%s, spread %.0f%%; ratio %.2f\n", theirs, before,
+                   mode, before[0] == '\0' ? "" : ")", 100 * spread, ratio);
     json_object_set_new(row, "peer_tokens_per_second", json_real(theirs));
     json_object_set_new(row, "peer_spread", json_real(spread));
     json_object_set_new(row, "peer_mode", json_string(mode));
@@ -137,7 +153,7 @@ static ls_status bench_type(ls_bench *bench, ls_dtype type, ls_trainer *t, json_
     json_object_set_new(row, "spread", json_real(spread));
     json_object_set_new(row, "peak_share", json_real(share));
     json_object_set_new(row, "bytes", json_integer((json_int_t)ls_bench_trainer_bytes(t)));
-    put_peer(bench, &times, tokens, row);
+    ls_bench_put_peer(bench, &times, t->shape->llm_c ? "" : "PyTorch (", tokens, row);
     ls_bench_put_taken(row, &times);
     return operation_table(bench, t, row);
 }
@@ -147,6 +163,7 @@ ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, jso
                    (long long)shape->length, (long long)shape->batch);
     for (int i = 0; i < bench->type_count; i++) {
         if (shape->device && bench->types[i] != LS_BF16 && bench->settings->dtype == 0) continue;
+        if (shape->llm_c && !shape->device && bench->types[i] != LS_F32) continue;
         json_t *row = json_object();
         ls_trainer t = {.shape = shape};
         json_object_set_new(row, "model", json_string(shape->name));
@@ -163,6 +180,7 @@ ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, jso
 
 static bool chosen(const ls_bench *bench, const ls_train_shape *shape) {
     return shape->device == (bench->ctx->device != NULL) &&
+           (!shape->llm_c || bench->settings->llm_c[0] != '\0') &&
            strstr(shape->name, bench->settings->only) != NULL;
 }
 

@@ -39,15 +39,9 @@ ls_status ls_bench_turns(ls_bench *bench, const ls_bench_work *work, ls_peer *pe
     *out = (ls_bench_times){.seconds = work->seconds};
     for (int64_t round = 0; round < bench->settings->rounds; round++) {
         LS_TRY(ls_bench_turn(bench, work, &out->ours));
-        json_t *line = ls_peer_go(bench, peer), *value;
-        const char *method;
-        json_object_foreach(json_object_get(line, "seconds"), method, value)
-            ls_times_add(out, method, json_number_value(value));
-        json_decref(line);
+        ls_peer_turn(bench, peer, out);
     }
-    if (!peer->alive) out->methods = 0; /* one that ended early has no figures */
-    snprintf(out->torch, sizeof out->torch, "%s", peer->torch);
-    out->missing = peer->missing;
+    ls_peer_finish(peer, out);
     return LS_OK;
 }
 
@@ -71,6 +65,8 @@ json_t *ls_bench_taken(const ls_bench_times *times) {
                               (json_int_t)times->ours.count);
     if (times->seconds > 0) json_object_set_new(taken, "seconds", json_real(times->seconds));
     if (times->torch[0] != '\0') json_object_set_new(taken, "torch", json_string(times->torch));
+    if (times->llama_cpp[0] != '\0')
+        json_object_set_new(taken, "llama_cpp", json_string(times->llama_cpp));
     return taken;
 }
 

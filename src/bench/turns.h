@@ -23,8 +23,8 @@ typedef struct ls_missing {
 /* Those of ours and of each of the peer's methods. */
 typedef struct ls_bench_times {
     ls_turns ours;
-    double seconds; /* of a turn; 0: it has no length of its own */
-    char torch[40]; /* the peer's version; empty: not known */
+    double seconds;                /* of a turn; 0: it has no length of its own */
+    char torch[40], llama_cpp[40]; /* the peer's version; empty: not known */
     ls_missing missing;
     size_t methods;
     struct {

@@ -40,12 +40,13 @@ const ls_verb ls_verb_bench = {
         "retention: the linear recurrence, by length.\n"
         "ranks: what exchanges between processes take, under mpirun, srun or torchrun, and the\n"
         "latency and bandwidth that fit them.\n"
-        "decode: tokens per second at some depths beside what memory bandwidth allows. Where a\n"
-        "Python with PyTorch is found it runs the same work as train, attention, scan and conv, "
-        "ours\n"
-        "and theirs in turns, and the ratio is printed. out=FILE keeps the figures (with\n"
-        "add=true beside those that it holds), compare=FILE holds them against kept ones: the exit\n"
-        "code is 1 where a row has become slower. `longshot report FILE` prints tables of them.\n",
+        "decode: tokens per second at some depths beside what memory bandwidth allows.\n"
+        "Where a Python with PyTorch is found it runs the same work as train, attention, scan and\n"
+        "conv. llm_c= and llama_cpp= name programs of llm.c and llama.cpp, which are run beside\n"
+        "train and decode. Ours and theirs take turns, and the ratio is printed; a peer that fails\n"
+        "has none, and the reason is said. out=FILE keeps the figures (with add=true beside those\n"
+        "that it holds), compare=FILE holds them against kept ones: the exit code is 1 where a row\n"
+        "has become slower. `longshot report FILE` prints tables of them.\n",
     .sections = sections,
     .computes = true,
     .ranks = true,

@@ -57,11 +57,10 @@ static const ls_member of_row[] = {
 static const ls_member of_method[] = {{"seconds", LS_REAL_MEMBER, 1e-12, 1e9},
                                       {"spread", LS_REAL_MEMBER, 0, 1e9},
                                       {"ratio", LS_REAL_MEMBER, 1e-12, 1e12}};
-static const ls_member of_taken[] = {{"date", LS_TEXT_MEMBER, 0, 0},
-                                     {"longshot", LS_TEXT_MEMBER, 0, 0},
-                                     {"torch", LS_TEXT_MEMBER, 0, 0},
-                                     {"turns", LS_COUNT_MEMBER, 1, 1e6},
-                                     {"seconds", LS_REAL_MEMBER, 0, 1e6}};
+static const ls_member of_taken[] = {
+    {"date", LS_TEXT_MEMBER, 0, 0},     {"longshot", LS_TEXT_MEMBER, 0, 0},
+    {"torch", LS_TEXT_MEMBER, 0, 0},    {"llama_cpp", LS_TEXT_MEMBER, 0, 0},
+    {"turns", LS_COUNT_MEMBER, 1, 1e6}, {"seconds", LS_REAL_MEMBER, 0, 1e6}};
 #define MEMBERS(table) table, sizeof(table) / sizeof *(table)
 
 typedef struct place {

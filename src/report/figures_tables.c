@@ -222,8 +222,10 @@ static void put_taken(const json_t *row, char out[CELL_BYTES]) {
     if (taken == NULL) return;
     snprintf(out, CELL_BYTES, "%.40s with longshot %.40s", ls_member_text(taken, "date"),
              ls_member_text(taken, "longshot"));
-    if (torch[0] != '\0') {
-        snprintf(text, sizeof text, "beside PyTorch %.40s", torch);
+    const char *llama = ls_member_text(taken, "llama_cpp");
+    if (torch[0] != '\0' || llama[0] != '\0') {
+        snprintf(text, sizeof text, "beside %s %.40s", torch[0] != '\0' ? "PyTorch" : "llama.cpp",
+                 torch[0] != '\0' ? torch : llama);
         ls__figures_join(out, CELL_BYTES, " ", text);
     }
     if (!isfinite(turns)) return;
