@@ -64,6 +64,12 @@ LS_INLINE void ls_store_one(void *data, ls_dtype type, int64_t at, float value) 
 LS_INLINE ls_vec ls_widen(const ls_bf16 *from) {
 #if defined(__ARM_NEON)
     return (ls_vec)vshlq_n_u32(vmovl_u16(vld1_u16(from)), 16);
+#elif defined(LS_ISA_avx512) /* compilers make two halves of it and join them */
+    const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)from);
+    return (ls_vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+#elif defined(LS_ISA_avx2)
+    const __m128i half = _mm_loadu_si128((const __m128i *)(const void *)from);
+    return (ls_vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
 #else
     ls_hvec half;
     memcpy(&half, from, sizeof half);
