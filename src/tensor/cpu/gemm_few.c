@@ -1,24 +1,24 @@
 /* Products with few rows (decoding): bound by reading B, which is read once, where it lies.
  *
- * B transposed: dot products along k. B as it is: sums of B's rows, a strip of columns at a time. A
- * is widened to f32 [m, k] first. Threads take strips of columns; where a strip ends does not
- * change a column's value. */
+ * B transposed: dot products along k. B as it is: sums of B's rows. A is widened to f32 [m, k]
+ * first. Threads take strips of columns; where a strip ends does not change a column's value. */
 #include <omp.h>
 
 #include "tensor/cpu/gemm_kernel.h"
 
 enum {
-    DOTS = 4,      /* columns of B at once in dot products */
+    DOTS = 4, /* columns of B at once in dot products, a quarter of a strip apart */
+    DOT_STRIP = 64,
     STRIP = 512,   /* columns of C summed at once: in the first cache with B's rows */
     K_AT_ONCE = 4, /* rows of B added in one pass over the strip */
-    DOT_STRIP = 64,
-    LINE = 64, /* bytes of a cache's line */
+    LINE = 64,     /* bytes of a cache's line */
+    AHEAD = 512,   /* bytes */
 };
 
 typedef struct few {
     const ls_gemm *g;
     const float *a; /* [m, k] */
-    float *sums;    /* [thread][m, STRIP], where B is as it is */
+    float *sums;    /* [thread][m, STRIP] */
     int64_t next_strip;
 } few;
 
@@ -27,7 +27,6 @@ static size_t a_bytes(const ls_gemm *g) {
 }
 
 size_t ls_gemm_few_workspace(const ls_gemm *g, int threads) {
-    if (g->b.transposed) return a_bytes(g);
     return a_bytes(g) + (size_t)threads * (size_t)g->m * STRIP * sizeof(float);
 }
 
@@ -38,14 +37,16 @@ static void widen_a(const ls_gemm *g, float *to) {
                 g->a.type, g->a.data, g->a.transposed ? j * g->a.stride + i : i * g->a.stride + j);
 }
 
-static void finish(const ls_gemm *g, int64_t row, int64_t column, float value) {
-    int64_t at = row * g->c_stride + column;
-    if (g->bias) value += ((const float *)g->bias)[column];
-    if (g->add) value += ls_gemm_element(g->c_type, g->c, at);
-    if (g->c_type == LS_BF16)
-        ((ls_bf16 *)g->c)[at] = ls_bf16_from_f32(value);
-    else
-        ((float *)g->c)[at] = value;
+/* The sums of a row of C, from `column` on. */
+static void finish(const ls_gemm *g, int64_t row, int64_t column, int64_t columns, float *sums) {
+    const int64_t at = row * g->c_stride + column;
+    for (int64_t j = 0; g->bias != NULL && j < columns; j++)
+        sums[j] += ((const float *)g->bias)[column + j];
+    for (int64_t j = 0; g->add && j < columns; j++)
+        sums[j] += ls_gemm_element(g->c_type, g->c, at + j);
+    if (g->c_type == LS_F32) memcpy((float *)g->c + at, sums, (size_t)columns * sizeof *sums);
+    for (int64_t j = 0; g->c_type == LS_BF16 && j < columns; j++)
+        ((ls_bf16 *)g->c)[at + j] = ls_bf16_from_f32(sums[j]);
 }
 
 LS_INLINE ls_vec load(ls_dtype type, const char *from, int64_t i) {
@@ -55,57 +56,42 @@ LS_INLINE ls_vec load(ls_dtype type, const char *from, int64_t i) {
 
 typedef float quad __attribute__((vector_size(DOTS * sizeof(float))));
 
-/* The lanes of each of DOTS vectors added up from the first to the last, all DOTS at once. */
+/* The sums of DOTS vectors, each by the same tree as `ls_vec_sum`. */
 LS_INLINE quad lane_sums(const ls_vec v[DOTS]) {
-    quad part[DOTS], total = {0};
-    for (int lane = 0; lane < LS_LANES; lane += DOTS) {
-        for (int j = 0; j < DOTS; j++)
-            memcpy(&part[j], (const char *)&v[j] + (size_t)lane * sizeof(float), sizeof part[j]);
-        const quad low01 = __builtin_shufflevector(part[0], part[1], 0, 4, 1, 5);
-        const quad high01 = __builtin_shufflevector(part[0], part[1], 2, 6, 3, 7);
-        const quad low23 = __builtin_shufflevector(part[2], part[3], 0, 4, 1, 5);
-        const quad high23 = __builtin_shufflevector(part[2], part[3], 2, 6, 3, 7);
-        total += __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-        total += __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-        total += __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-        total += __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+    quad sum[DOTS];
+    for (int j = 0; j < DOTS; j++) {
+        quad part[LS_LANES / DOTS];
+        memcpy(part, &v[j], sizeof part);
+        for (int step = LS_LANES / DOTS / 2; step > 0; step /= 2)
+            for (int i = 0; i < step; i++) part[i] += part[i + step];
+        sum[j] = part[0];
     }
-    return total;
+    const quad first = __builtin_shufflevector(sum[0], sum[1], 0, 1, 4, 5) +
+                       __builtin_shufflevector(sum[0], sum[1], 2, 3, 6, 7);
+    const quad second = __builtin_shufflevector(sum[2], sum[3], 0, 1, 4, 5) +
+                        __builtin_shufflevector(sum[2], sum[3], 2, 3, 6, 7);
+    return __builtin_shufflevector(first, second, 0, 2, 4, 6) +
+           __builtin_shufflevector(first, second, 1, 3, 5, 7);
 }
 
-/* DOTS columns of a row of C at once; as `finish`. */
-LS_INLINE void finish_quad(const ls_gemm *g, int64_t row, int64_t column, quad value) {
-    float *at = (float *)g->c + row * g->c_stride + column;
-    quad more;
-    if (g->bias) {
-        memcpy(&more, (const float *)g->bias + column, sizeof more);
-        value += more;
-    }
-    if (g->add) {
-        memcpy(&more, at, sizeof more);
-        value += more;
-    }
-    memcpy(at, &value, sizeof value);
-}
-
-/* `rows` rows of A times DOTS columns of B (rows of memory). */
+/* `rows` rows of A times DOTS columns of B (rows of memory): those at `from` and `apart` further
+ * on, again and again; of the strip's `columns` the last stands for any beyond. */
 LS_INLINE void dots(const few *f, ls_dtype type, int rows, int64_t row, int64_t column,
-                    int columns) {
+                    int64_t columns, int64_t from, int64_t apart, float *sums) {
     const ls_gemm *g = f->g;
     const float *a = f->a + row * g->k;
     const char *b[DOTS];
-    for (int j = 0; j < DOTS; j++) /* beyond the last column: read it again, write nothing */
+    for (int j = 0; j < DOTS; j++)
         b[j] = (const char *)g->b.data +
-               (size_t)((column + (j < columns ? j : 0)) * g->b.stride) * ls_dtype_size(type);
+               (size_t)((column + ls_gemm_least(from + j * apart, columns - 1)) * g->b.stride) *
+                   ls_dtype_size(type);
     ls_vec sum[4][DOTS] = {{{0}}};
     int64_t k = 0;
-    const size_t next = (size_t)(DOTS * g->b.stride) * ls_dtype_size(type);
     for (; k + LS_LANES <= g->k; k += LS_LANES) {
-        /* four rows compute for so long that the next columns come meanwhile */
-        if (rows == 4 && row == 0 && k % (LINE / (int)sizeof(float)) == 0) {
+        if (row == 0 && k % (LINE / (int64_t)ls_dtype_size(type)) == 0) {
             LS_GEMM_UNROLL
             for (int j = 0; j < DOTS; j++)
-                __builtin_prefetch(b[j] + (size_t)k * ls_dtype_size(type) + next);
+                __builtin_prefetch(b[j] + (size_t)k * ls_dtype_size(type) + AHEAD);
         }
         LS_GEMM_UNROLL
         for (int j = 0; j < DOTS; j++) {
@@ -117,27 +103,24 @@ LS_INLINE void dots(const few *f, ls_dtype type, int rows, int64_t row, int64_t 
     }
     LS_GEMM_UNROLL
     for (int i = 0; i < rows; i++) {
-        const quad sums = lane_sums(sum[i]);
-        if (k == g->k && columns == DOTS && g->c_type == LS_F32) {
-            finish_quad(g, row + i, column, sums);
-            continue;
-        }
-        for (int j = 0; j < columns; j++) {
-            float value = sums[j];
-            for (int64_t rest = k; rest < g->k; rest++)
-                value += a[i * g->k + rest] * ls_gemm_element(type, b[j], rest);
-            finish(g, row + i, column + j, value);
-        }
+        quad whole = lane_sums(sum[i]);
+        for (int64_t rest = k; rest < g->k; rest++)
+            for (int j = 0; j < DOTS; j++)
+                whole[j] += a[i * g->k + rest] * ls_gemm_element(type, b[j], rest);
+        for (int j = 0; j < DOTS; j++) sums[(row + i) * STRIP + from + j * apart] = whole[j];
     }
 }
 
-LS_INLINE void dot_strip(const few *f, ls_dtype type, int64_t column, int64_t columns) {
-    for (int64_t j = 0; j < columns; j += DOTS) {
-        int count = (int)ls_gemm_least(DOTS, columns - j);
+/* A strip is read as DOTS streams, each of columns that follow one another: what reads memory ahead
+ * finds more to do than in one. */
+LS_INLINE void dot_strip(const few *f, ls_dtype type, int64_t column, int64_t columns,
+                         float *sums) {
+    const int64_t m = f->g->m, apart = ls_gemm_pieces(columns, DOTS);
+    for (int64_t j = 0; j < apart; j++) {
         int64_t i = 0;
-        for (; i + 4 <= f->g->m; i += 4) dots(f, type, 4, i, column + j, count);
-        for (; i + 2 <= f->g->m; i += 2) dots(f, type, 2, i, column + j, count);
-        if (i < f->g->m) dots(f, type, 1, i, column + j, count);
+        for (; i + 4 <= m; i += 4) dots(f, type, 4, i, column, columns, j, apart, sums);
+        for (; i + 2 <= m; i += 2) dots(f, type, 2, i, column, columns, j, apart, sums);
+        if (i < m) dots(f, type, 1, i, column, columns, j, apart, sums);
     }
 }
 
@@ -173,8 +156,6 @@ LS_INLINE void sum_strip(const few *f, ls_dtype type, int64_t column, int64_t co
     for (; k < g->k; k++)
         for (int64_t i = 0; i < g->m; i++)
             add_rows(f, type, i, k, 1, column, columns, sums + i * STRIP);
-    for (int64_t i = 0; i < g->m; i++)
-        for (int64_t j = 0; j < columns; j++) finish(g, i, column + j, sums[i * STRIP + j]);
 }
 
 static void work(few *f, int thread) {
@@ -187,13 +168,15 @@ static void work(few *f, int thread) {
         if (i >= strips) return;
         int64_t columns = ls_gemm_least(strip, g->n - i * strip);
         if (g->b.transposed && g->b.type == LS_BF16)
-            dot_strip(f, LS_BF16, i * strip, columns);
+            dot_strip(f, LS_BF16, i * strip, columns, sums);
         else if (g->b.transposed)
-            dot_strip(f, LS_F32, i * strip, columns);
+            dot_strip(f, LS_F32, i * strip, columns, sums);
         else if (g->b.type == LS_BF16)
             sum_strip(f, LS_BF16, i * strip, columns, sums);
         else
             sum_strip(f, LS_F32, i * strip, columns, sums);
+        for (int64_t row = 0; row < g->m; row++)
+            finish(g, row, i * strip, columns, sums + row * STRIP);
     }
 }
 
