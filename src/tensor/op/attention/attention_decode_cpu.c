@@ -1,24 +1,26 @@
 /* Attention of few queries to many keys, as in decoding: bound by reading keys and values.
  *
  * The keys are cut into chunks of a fixed number of rows. A chunk is read once, all heads of a row
- * together, and leaves for each query its maximum, sum and weighted values; these are merged in the
- * order of the chunks, so the bits do not depend on the number of threads. */
+ * together and ROWS rows at a time, each the next of a stream of its own: what reads memory ahead
+ * finds more to do than in one stream. It leaves for each query its maximum, sum and weighted
+ * values; these are merged in the order of the chunks, so the bits do not depend on the number of
+ * threads. */
 #include <math.h>
 #include <omp.h>
 
 #include "tensor/op/attention/attention_tile_cpu.h"
 
 enum {
-    FEW = 4,       /* most rows of queries */
-    CHUNK = 256,   /* rows of keys */
-    STRIP = 32,    /* rows read for one head before the next head's */
-    AHEAD = STRIP, /* rows fetched ahead */
-    LINE = 64,     /* bytes */
+    FEW = 4,     /* most rows of queries */
+    CHUNK = 256, /* rows of keys */
+    ROWS = 4,    /* of them at once */
+    AHEAD = 512, /* bytes */
+    LINE = 64,   /* bytes */
 };
 
 typedef struct thread_space {
     float *q;        /* [H * T][K], times scale and log2 e */
-    float *decayed;  /* [K]: a query with its share of the decay */
+    float *decayed;  /* as q, with each query's share of the decay */
     float *s;        /* [H * T][CHUNK] */
     float *distance; /* [T][CHUNK] */
     int64_t *whole;  /* [T][CHUNK] */
@@ -29,8 +31,13 @@ typedef struct chunk {
     const ls_attention_job *job;
     const ls_key_set_run *set;
     int64_t b, row, count;
-    float *result; /* [H * T][V + 2]: maximum, sum, values */
+    float *result; /* [H * T][result_width]: values, maximum, sum */
 } chunk;
+
+/* A whole number of a cache's lines. */
+static int64_t result_width(const ls_attention_job *job) {
+    return ls_round_up(job->V + 2, LINE / (int64_t)sizeof(float));
+}
 
 bool ls_attention_decode_fits(const ls_attention_job *job) {
     return job->T <= FEW;
@@ -46,7 +53,7 @@ static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to)
     const int64_t queries = job->H * job->T;
     space from = {.base = base};
     to->q = space_take(&from, queries * job->K);
-    to->decayed = space_take(&from, job->K);
+    to->decayed = space_take(&from, queries * job->K);
     to->s = space_take(&from, queries * CHUNK);
     to->distance = space_take(&from, job->T * CHUNK);
     to->whole = (int64_t *)(void *)space_take(&from, 2 * job->T * CHUNK);
@@ -55,7 +62,7 @@ static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to)
 
 static size_t result_bytes(const ls_attention_job *job) {
     space from = {.base = NULL};
-    space_take(&from, job->B * chunks_of(job) * job->H * job->T * (job->V + 2));
+    space_take(&from, job->B * chunks_of(job) * job->H * job->T * result_width(job));
     return from.used;
 }
 
@@ -83,60 +90,62 @@ LS_INLINE void fetch(const char *row, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += LINE) __builtin_prefetch(row + at);
 }
 
-/* s[j] = q . row j, for LANES rows `bytes` apart (fewer: the rest repeat the last). */
-LS_INLINE void dot_rows(ls_dtype type, const char *rows, int64_t bytes, int64_t count,
-                        int64_t width, const float *q, float *s) {
-    float parts[LANES * LANES], transposed[LANES * LANES];
-    const int64_t whole = width / LANES * LANES, row_bytes = width * (int64_t)ls_dtype_size(type);
-    float rest[LANES];
-    for (int j = 0; j < LANES; j++) {
-        const char *row = rows + ls_min(j, count - 1) * bytes;
-        vec sum = {0};
-        for (int64_t e = 0; e < whole; e += LANES) sum += load(type, row, e) * vec_load(q + e);
-        rest[j] = 0;
-        for (int64_t e = whole; e < width; e++) rest[j] += element(type, row, e) * q[e];
-        vec_store(parts + j * LANES, sum);
-        fetch(row + AHEAD * bytes, row_bytes);
-    }
-    ls_tile_transpose(parts, LANES, LANES, LANES, transposed, LANES);
-    vec sum = vec_load(rest);
-    for (int j = 0; j < LANES; j++) sum += vec_load(transposed + j * LANES);
-    if (count >= LANES)
-        vec_store(s, sum);
-    else
-        for (int64_t j = 0; j < count; j++) s[j] = sum[j];
+static float dot(ls_dtype type, const void *row, ls_dtype other_type, const void *other,
+                 int64_t width) {
+    vec sum = {0};
+    for (int64_t e = 0; e < width; e += LANES)
+        sum +=
+            ls_load_left(row, type, e, width - e) * ls_load_left(other, other_type, e, width - e);
+    return ls_vec_sum(sum);
 }
 
-static void dot_many(const ls_attention_array *x, const void *rows, int64_t count, int64_t width,
-                     const float *q, float *s) {
-    const int64_t bytes = x->row * (int64_t)ls_dtype_size(x->type);
-    for (int64_t j = 0; j < count; j += LANES) {
-        const char *at = (const char *)rows + j * bytes;
-        if (x->type == LS_F32)
-            dot_rows(LS_F32, at, bytes, count - j, width, q, s + j);
-        else
-            dot_rows(LS_BF16, at, bytes, count - j, width, q, s + j);
-    }
+/* Rows that are passed over together, of a head: row x is the (x * apart)th after the first. */
+typedef struct streams {
+    const char *row[ROWS];
+    int64_t apart, count; /* so many of them are there; those beyond repeat the last */
+} streams;
+
+static int64_t apart_of(int64_t count) {
+    return ls_ceil_div(count, ROWS);
 }
 
-/* out[e] += sum_j weight[j] * row j [e] */
-LS_INLINE void add_rows(ls_dtype type, const char *rows, int64_t bytes, int64_t count,
-                        int64_t width, const float *weight, float *out) {
+/* Turn `turn` of the rows first .. first + count of x. */
+static streams take_streams(const ls_attention_array *x, int64_t b, int64_t first, int64_t count,
+                            int64_t turn) {
+    streams taken = {.apart = apart_of(count)};
+    for (int i = 0; i < ROWS; i++) {
+        const int64_t row = turn + i * taken.apart;
+        taken.row[i] = row_address(x, b, 0, first + ls_min(row, count - 1));
+        taken.count += row < count;
+    }
+    return taken;
+}
+
+/* The products of a query with ROWS rows, lane by lane. */
+LS_INLINE void dot_rows(ls_dtype type, const char *const row[ROWS], int64_t width, const float *q,
+                        float *parts) {
+    vec sum[ROWS] = {{0}};
     int64_t e = 0;
-    for (; e + 4 * LANES <= width; e += 4 * LANES) {
-        vec sum[4];
-        UNROLL for (int i = 0; i < 4; i++) sum[i] = vec_load(out + e + i * LANES);
-        for (int64_t j = 0; j < count; j++) {
-            const char *row = rows + j * bytes;
-            UNROLL for (int i = 0; i < 4; i++) sum[i] += weight[j] * load(type, row, e + i * LANES);
-            fetch(row + AHEAD * bytes + e * (int64_t)ls_dtype_size(type),
-                  4 * LANES * (int64_t)ls_dtype_size(type));
-        }
-        UNROLL for (int i = 0; i < 4; i++) vec_store(out + e + i * LANES, sum[i]);
+    for (; e + LANES <= width; e += LANES)
+        UNROLL for (int i = 0; i < ROWS; i++) sum[i] += load(type, row[i], e) * vec_load(q + e);
+    for (; e < width; e++)
+        for (int i = 0; i < ROWS; i++) sum[i][0] += element(type, row[i], e) * q[e];
+    UNROLL for (int i = 0; i < ROWS; i++) vec_store(parts + i * LANES, sum[i]);
+}
+
+/* out += weight[i * apart] * row i, of `rows` rows */
+LS_INLINE void add_rows(ls_dtype type, const char *const row[ROWS], int rows, int64_t width,
+                        const float *weight, int64_t apart, float *out) {
+    float by[ROWS] = {0};
+    int64_t e = 0;
+    for (int i = 0; i < rows; i++) by[i] = weight[i * apart];
+    for (; e + LANES <= width; e += LANES) {
+        vec sum = vec_load(out + e);
+        UNROLL for (int i = 0; i < rows; i++) sum += by[i] * load(type, row[i], e);
+        vec_store(out + e, sum);
     }
     for (; e < width; e++)
-        for (int64_t j = 0; j < count; j++)
-            out[e] += weight[j] * element(type, rows + j * bytes, e);
+        for (int i = 0; i < rows; i++) out[e] += by[i] * element(type, row[i], e);
 }
 
 /* ---- a chunk ---- */
@@ -146,8 +155,10 @@ static void load_queries(const chunk *at, const thread_space *scratch) {
     const float factor = score_factor(job);
     for (int64_t row = 0; row < job->H * job->T; row++) {
         const void *from = row_address(&at->set->q, at->b, row / job->T, row % job->T);
-        for (int64_t e = 0; e < job->K; e++)
-            scratch->q[row * job->K + e] = element(at->set->q.type, from, e) * factor;
+        for (int64_t e = 0; e < job->K; e += LANES) {
+            const vec some = ls_load_left(from, at->set->q.type, e, job->K - e) * factor;
+            ls_store_left(scratch->q + row * job->K, LS_F32, e, job->K - e, some);
+        }
     }
 }
 
@@ -164,50 +175,81 @@ static void load_distances(const chunk *at, const thread_space *scratch) {
     }
 }
 
-/* The products of one query with keys from `first` on that share a reference of the decay; returns
- * how many they are. */
-static int64_t dot_decayed(const chunk *at, int64_t t, const void *rows, int64_t first,
-                           int64_t most, const float *q, const thread_space *scratch, float *s) {
+/* Queries with their share of the decay up to the keys from `first` on that share a reference;
+ * returns how many these are. */
+static int64_t decay_queries(const chunk *at, int64_t first, const thread_space *scratch) {
     const ls_key_set_plan *about = at->set->about;
+    const ls_attention_job *job = at->job;
     const double block = (double)about->set.xpos.block;
     const int64_t position = at->set->held.first + at->row + first;
     double reference = floor(ls_position_map_at(about->set.key_at, position) / block) * block;
-    double query = ls_attention_query_at(at->set, at->b, at->job->start + t);
     int64_t count = 1;
-    while (count < most &&
+    while (first + count < at->count &&
            floor(ls_position_map_at(about->set.key_at, position + count) / block) * block ==
                reference)
         count++;
-    for (int64_t e = 0; e < at->job->K; e++) {
-        int64_t pair = ls_attention_decay_pair(about, e);
-        double factor = pair < 0 ? 1 : exp(about->set.xpos.log_decay[pair] * (query - reference));
-        scratch->decayed[e] = q[e] * (float)factor;
+    for (int64_t t = 0; t < job->T; t++) {
+        double query = ls_attention_query_at(at->set, at->b, job->start + t);
+        for (int64_t e = 0; e < job->K; e++) {
+            int64_t pair = ls_attention_decay_pair(about, e);
+            double factor =
+                pair < 0 ? 1 : exp(about->set.xpos.log_decay[pair] * (query - reference));
+            for (int64_t h = 0; h < job->H; h++) {
+                const int64_t i = (h * job->T + t) * job->K + e;
+                scratch->decayed[i] = scratch->q[i] * (float)factor;
+            }
+        }
     }
-    dot_many(&at->set->k, rows, count, at->job->K, scratch->decayed, s);
     return count;
 }
 
-static void score(const chunk *at, const thread_space *scratch) {
+/* Sums of LANES / ROWS queries' products, `queries` of which are there; s: of the first query and
+ * row. */
+LS_INLINE void put_sums(const float *parts, int64_t queries, const streams *rows, float *s) {
+    float sums[LANES];
+    vec_store(sums, ls_vec_sums(parts));
+    for (int64_t i = 0; i < queries; i++)
+        for (int64_t x = 0; x < rows->count; x++)
+            s[i * CHUNK + x * rows->apart] = sums[i * ROWS + x];
+}
+
+/* The scores of a chunk's keys first .. first + count with the queries q. */
+LS_INLINE void score_keys(const chunk *at, ls_dtype type, int64_t first, int64_t count,
+                          const float *q, float *s) {
     const ls_attention_job *job = at->job;
-    const ls_key_set_run *set = at->set;
-    const int64_t shared = job->H / job->G;
-    for (int64_t j = 0; j < at->count; j += STRIP)
-        for (int64_t h = 0; h < job->H; h++)
-            for (int64_t t = 0; t < job->T; t++) {
-                const int64_t count = ls_min(STRIP, at->count - j), row = h * job->T + t;
-                const float *q = scratch->q + row * job->K;
-                float *s = scratch->s + row * CHUNK + j;
-                for (int64_t done = 0; done < count;) {
-                    const void *keys = row_address(&set->k, at->b, h / shared, at->row + j + done);
-                    if (set->about->set.xpos.pairs > 0) {
-                        done +=
-                            dot_decayed(at, t, keys, j + done, count - done, q, scratch, s + done);
-                    } else {
-                        dot_many(&set->k, keys, count, job->K, q, s);
-                        done = count;
-                    }
-                }
+    const ls_attention_array *keys = &at->set->k;
+    const int64_t shared = job->H / job->G * job->T, size = (int64_t)ls_dtype_size(type);
+    _Alignas(LINE) float parts[LANES * LANES] = {0};
+    for (int64_t turn = 0; turn < apart_of(count); turn++) {
+        streams rows = take_streams(keys, at->b, at->row + first, count, turn);
+        int64_t held = 0; /* products that wait for their sums */
+        for (int64_t row = 0; row < job->H * job->T; row++) {
+            dot_rows(type, rows.row, job->K, q + row * job->K, parts + held * LANES);
+            held += ROWS;
+            if (held == LANES || row + 1 == job->H * job->T) {
+                const int64_t queries = held / ROWS;
+                put_sums(parts, queries, &rows, s + (row + 1 - queries) * CHUNK + first + turn);
+                held = 0;
             }
+            if ((row + 1) % shared != 0) continue;
+            for (int i = 0; i < ROWS; i++) {
+                fetch(rows.row[i] + AHEAD, job->K * size);
+                rows.row[i] += keys->head * size;
+            }
+        }
+    }
+}
+
+static void score(const chunk *at, const thread_space *scratch) {
+    const bool decays = at->set->about->set.xpos.pairs > 0;
+    for (int64_t first = 0, count = at->count; first < at->count; first += count) {
+        if (decays) count = decay_queries(at, first, scratch);
+        const float *q = decays ? scratch->decayed : scratch->q;
+        if (at->set->k.type == LS_F32)
+            score_keys(at, LS_F32, first, count, q, scratch->s);
+        else
+            score_keys(at, LS_BF16, first, count, q, scratch->s);
+    }
 }
 
 static void add_biases(const chunk *at, int64_t h, int64_t t, const thread_space *scratch,
@@ -231,14 +273,10 @@ static void add_biases(const chunk *at, int64_t h, int64_t t, const thread_space
     if (set->relative.data != NULL) {
         const void *from = row_address(&set->relative_q, at->b, h, t);
         const float factor = score_factor(at->job);
-        for (int64_t e = 0; e < at->job->K; e++)
-            scratch->decayed[e] = element(set->relative_q.type, from, e) * factor;
         for (int64_t j = 0; j < at->count; j++) {
             int64_t row = ls_max(0, ls_min(whole[j], set->relative_rows - 1));
-            float product;
-            dot_many(&set->relative, row_address(&set->relative, 0, h, row), 1, at->job->K,
-                     scratch->decayed, &product);
-            s[j] += product;
+            s[j] += factor * dot(set->relative_q.type, from, set->relative.type,
+                                 row_address(&set->relative, 0, h, row), at->job->K);
         }
     }
 }
@@ -274,10 +312,12 @@ static void apply_list(const chunk *at, int64_t h, int64_t t, float *s) {
 }
 
 /* Scores become weights relative to the chunk's maximum. s has room for whole vectors. */
-static void weigh(int64_t count, float *s, float *result) {
+static void weigh(int64_t count, float *s, float most_and_sum[2]) {
     float most = -INFINITY, sum = 0;
     for (int64_t j = count; j % LANES != 0; j++) s[j] = -INFINITY;
-    for (int64_t j = 0; j < count; j++) most = s[j] > most ? s[j] : most;
+    vec highest = ls_vec_all(-INFINITY);
+    for (int64_t j = 0; j < count; j += LANES) highest = ls_vec_max(vec_load(s + j), highest);
+    for (int i = 0; i < LANES; i++) most = highest[i] > most ? highest[i] : most;
     const vec base = ls_vec_all(most == -INFINITY ? 0 : most);
     vec sums = {0};
     for (int64_t j = 0; j < count; j += LANES) {
@@ -286,38 +326,52 @@ static void weigh(int64_t count, float *s, float *result) {
         sums += weight;
     }
     for (int i = 0; i < LANES; i++) sum += sums[i];
-    result[0] = most;
-    result[1] = sum;
+    most_and_sum[0] = most;
+    most_and_sum[1] = sum;
+}
+
+/* The weighted values of a chunk. */
+LS_INLINE void add_values(const chunk *at, ls_dtype type, const float *s) {
+    const ls_attention_job *job = at->job;
+    const ls_attention_array *values = &at->set->v;
+    const int64_t shared = job->H / job->G * job->T, size = (int64_t)ls_dtype_size(type);
+    for (int64_t turn = 0; turn < apart_of(at->count); turn++) {
+        streams rows = take_streams(values, at->b, at->row, at->count, turn);
+        for (int64_t row = 0; row < job->H * job->T; row++) {
+            const float *weight = s + row * CHUNK + turn;
+            float *out = at->result + row * result_width(job);
+            if (rows.count == ROWS)
+                add_rows(type, rows.row, ROWS, job->V, weight, rows.apart, out);
+            else
+                add_rows(type, rows.row, (int)rows.count, job->V, weight, rows.apart, out);
+            if ((row + 1) % shared != 0) continue;
+            for (int i = 0; i < ROWS; i++) {
+                fetch(rows.row[i] + AHEAD, job->V * size);
+                rows.row[i] += values->head * size;
+            }
+        }
+    }
 }
 
 static void attend(const chunk *at, const thread_space *scratch) {
     const ls_attention_job *job = at->job;
     const ls_key_set_run *set = at->set;
-    const int64_t shared = job->H / job->G, width = job->V + 2;
-    const int64_t bytes = set->v.row * (int64_t)ls_dtype_size(set->v.type);
     load_queries(at, scratch);
     if (!ls_tile_is_plain(set)) load_distances(at, scratch);
     score(at, scratch);
     for (int64_t row = 0; row < job->H * job->T; row++) {
-        float *s = scratch->s + row * CHUNK, *result = at->result + row * width;
+        float *s = scratch->s + row * CHUNK, *result = at->result + row * result_width(job);
         add_biases(at, row / job->T, row % job->T, scratch, s);
         if (job->cap > 0) cap_scores(at, s);
         apply_list(at, row / job->T, row % job->T, s);
         mask(at, row / job->T, row % job->T, s);
-        weigh(at->count, s, result);
-        memset(result + 2, 0, (size_t)job->V * sizeof *result);
+        weigh(at->count, s, result + job->V);
+        memset(result, 0, (size_t)job->V * sizeof *result);
     }
-    for (int64_t j = 0; j < at->count; j += STRIP)
-        for (int64_t row = 0; row < job->H * job->T; row++) {
-            const int64_t count = ls_min(STRIP, at->count - j);
-            const char *values = row_address(&set->v, at->b, row / job->T / shared, at->row + j);
-            const float *weight = scratch->s + row * CHUNK + j;
-            float *out = at->result + row * width + 2;
-            if (set->v.type == LS_F32)
-                add_rows(LS_F32, values, bytes, count, job->V, weight, out);
-            else
-                add_rows(LS_BF16, values, bytes, count, job->V, weight, out);
-        }
+    if (set->v.type == LS_F32)
+        add_values(at, LS_F32, scratch->s);
+    else
+        add_values(at, LS_BF16, scratch->s);
 }
 
 /* ---- all chunks ---- */
@@ -325,21 +379,22 @@ static void attend(const chunk *at, const thread_space *scratch) {
 /* Merges the results of a query's chunks into that of the first. */
 static void merge(const ls_attention_job *job, int64_t b, int64_t row, int64_t chunks,
                   float *results) {
-    const int64_t width = job->V + 2, step = job->H * job->T * width;
+    const int64_t width = result_width(job), step = job->H * job->T * width;
     float *first = results + b * chunks * step + row * width;
+    const float *most_and_sum = first + job->V;
     float most = job->off_by_one ? 0 : -INFINITY, sum = 0;
-    for (int64_t c = 0; c < chunks; c++) most = fmaxf(most, first[c * step]);
+    for (int64_t c = 0; c < chunks; c++) most = fmaxf(most, most_and_sum[c * step]);
     const bool empty = most == -INFINITY;
     if (job->off_by_one) sum = exp2f(-most);
     for (int64_t c = 0; c < chunks; c++) {
         const float *from = first + c * step;
-        const float factor = empty ? 0 : exp2f(from[0] - most);
-        sum += from[1] * factor;
-        for (int64_t e = 2; e < width; e++) first[e] = (c == 0 ? 0 : first[e]) + from[e] * factor;
+        const float factor = empty ? 0 : exp2f(most_and_sum[c * step] - most);
+        sum += most_and_sum[c * step + 1] * factor;
+        for (int64_t e = 0; e < job->V; e++) first[e] = (c == 0 ? 0 : first[e]) + from[e] * factor;
     }
     const ls_attention_array *out = &job->out;
     const int64_t h = row / job->T, t = row % job->T;
-    ls_tile_store(out, b, h, t, 1, job->V, (float_rows){first + 2, width}, empty ? 0 : 1 / sum);
+    ls_tile_store(out, b, h, t, 1, job->V, (float_rows){first, width}, empty ? 0 : 1 / sum);
     ((float *)job->lse)[(b * job->H + h) * job->T + t] =
         empty ? -INFINITY : (most + log2f(sum)) * LN_2;
 }
@@ -365,7 +420,7 @@ static bool find_chunk(const ls_attention_job *job, int64_t b, int64_t c, chunk 
 
 static void attend_piece(const ls_attention_job *job, int64_t chunks, int64_t piece,
                          thread_space *scratch) {
-    const int64_t queries = job->H * job->T, width = job->V + 2;
+    const int64_t queries = job->H * job->T, width = result_width(job);
     chunk at = {.job = job, .result = (float *)job->workspace + piece * queries * width};
     if (find_chunk(job, piece / chunks, piece % chunks, &at)) {
         attend(&at, scratch);
@@ -373,7 +428,7 @@ static void attend_piece(const ls_attention_job *job, int64_t chunks, int64_t pi
     }
     for (int64_t row = 0; row < queries; row++) {
         memset(at.result + row * width, 0, (size_t)width * sizeof(float));
-        at.result[row * width] = -INFINITY;
+        at.result[row * width + job->V] = -INFINITY;
     }
 }
 
