@@ -333,6 +333,12 @@ static void test_sentencepiece_configs(void **state) {
          1},
         {"{\"added_tokens_decoder\": {\"N\": {\"content\": \"<new>\", \"lstrip\": true}}}", NULL,
          1},
+        {"{\"added_tokens_decoder\": {\"N\": {\"content\": \"<new>\", \"rstrip\": true}}}", NULL,
+         1},
+        {"{\"added_tokens_decoder\": {\"N\": {\"content\": \"<new>\", \"single_word\": true}}}",
+         NULL, 1},
+        {"{\"added_tokens_decoder\": {\"M\": {\"content\": \"<new>\"}}}", NULL,
+         2}, /* a hole before */
         {"{\"added_tokens_decoder\": {\"1\": {\"content\": \"<s>\", \"special\": true}}}", NULL, 0},
         {"{\"added_tokens_decoder\": {\"2\": {\"content\": \"<new>\"}}}", "has no content or place",
          0},
@@ -355,12 +361,12 @@ static void test_sentencepiece_configs(void **state) {
     int64_t pieces = 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char config[256];
-        const char *number = strstr(rows[i].config, "\"N\"");
+        const char *number = strpbrk(rows[i].config, "NM");
         if (number == NULL)
             snprintf(config, sizeof config, "%s", rows[i].config);
         else
-            snprintf(config, sizeof config, "%.*s\"%lld\"%s", (int)(number - rows[i].config),
-                     rows[i].config, (long long)pieces, number + 3);
+            snprintf(config, sizeof config, "%.*s%lld%s", (int)(number - rows[i].config),
+                     rows[i].config, (long long)pieces + (*number == 'M'), number + 1);
         ls_tokenizer *tokenizer;
         ctx.error = (ls_error){0};
         const ls_status status = ls_tokenizer_new_sentencepiece(
@@ -371,12 +377,13 @@ static void test_sentencepiece_configs(void **state) {
         assert_int_equal(ls_tokenizer_vocabulary(tokenizer), pieces + rows[i].more);
         ls_ids ids = {0};
         ls_text out = {0};
-        static const char text[] = "a <new>\xF0\x9F\x98\x80 b";
-        assert_int_equal(
-            ls_tokenizer_encode(&ctx, tokenizer, text, sizeof text - 1, LS_ENCODE_TEMPLATE, &ids),
-            LS_OK);
-        const int32_t outside[] = {-1, (int32_t)(pieces + 5), 3 + 0xF0, 3 + 'a'};
-        assert_int_equal(ls_ids_append(&ctx, &ids, outside, 4), LS_OK);
+        /* bytes that are no character beside it too */
+        static const char text[] = "a <new>\xF0\x9F\x98\x80 b <new>\xFF\xFF<new>\x80<new> ";
+        assert_int_equal(ls_tokenizer_encode(&ctx, tokenizer, text, sizeof text - 1,
+                                             LS_ENCODE_TEMPLATE | LS_ENCODE_SPECIAL, &ids),
+                         LS_OK);
+        const int32_t outside[] = {-1, (int32_t)(pieces + 5), (int32_t)pieces, 3 + 0xF0, 3 + 'a'};
+        assert_int_equal(ls_ids_append(&ctx, &ids, outside, 5), LS_OK);
         for (unsigned flags = 0; flags < 4; flags++)
             assert_int_equal(
                 ls_tokenizer_decode_text(&ctx, tokenizer, ids.at, ids.count, flags, &out), LS_OK);

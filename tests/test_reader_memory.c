@@ -11,14 +11,30 @@ enum { TEXT_BYTES = 6000 };
 
 /* Words that seldom come again, so that no cache has them, and what tokenizers treat apart. */
 static void make_text(char text[TEXT_BYTES]) {
-    static const char *const pieces[] = {
-        " ",     "\n\n", "\xC3\xA9t\xC3\xA9", "\xF0\x9F\x98\x80", "<s>", "[CLS]", "</s>", "123",
-        " it's", "\t",   "\xE4\xB8\x96",      "\xE2\x96\x81",     "  ",  "...",   "A",    "\x01"};
+    static const char *const pieces[] = {" ",
+                                         "\n\n",
+                                         "\xC3\xA9t\xC3\xA9",
+                                         "\xF0\x9F\x98\x80",
+                                         "<s>",
+                                         "[CLS]",
+                                         "</s>",
+                                         "123",
+                                         " it's",
+                                         "\t",
+                                         "\xE4\xB8\x96",
+                                         "\xE2\x96\x81",
+                                         "  ",
+                                         "...",
+                                         "A",
+                                         "\x01",
+                                         "\xFF",
+                                         "<|endoftext|>"};
+    enum { PIECES = sizeof pieces / sizeof pieces[0] };
     const ls_random random = {.seed = 3, .stream = ls_stream_of("text")};
     size_t used = 0;
     for (uint64_t i = 0; used + 16 < TEXT_BYTES; i++) {
         const uint64_t drawn = ls_random_below(random, i, 64);
-        if (drawn < 16) {
+        if (drawn < PIECES) {
             used += (size_t)snprintf(text + used, 16, "%s", pieces[drawn]);
             continue;
         }

@@ -93,6 +93,9 @@ static void test_folders(void **state) {
     make(&ctx, "model");
     copy(&ctx, TOKENIZERS "t5/spiece.model", "model/spiece.model");
     sweep("spiece.model", in_folder("model"), load_tokenizer);
+    make(&ctx, "json");
+    copy(&ctx, TOKENIZERS "t5/tokenizer.json", "json/tokenizer.json");
+    sweep("tokenizer.json", in_folder("json"), load_tokenizer);
     make(&ctx, "out/tokenizer");
     sweep("a tokenizer of bytes, saved", in_folder("out/tokenizer"), save_bytes);
     sweep("a tokenizer of bytes", in_folder("out/tokenizer"), load_tokenizer);

@@ -12,11 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "compare/stored_rows.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/unicode.h"
 #include "model/family.h"
 #include "model/safetensors.h"
+
+#include "failing_allocator.h"
 
 static char folder[] = "/tmp/longshot-tables-XXXXXX";
 
@@ -173,6 +176,32 @@ static void test_stored_types(void **state) {
     assert_true(wide[0] == 1.5 && narrow[1] == -2);
 }
 
+static ls_status read_rows(ls_ctx *ctx, void *user) {
+    const ls_safetensor *tensor = user;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        /* [2,3,1], in the file perhaps as [3,2,1] */
+        static const double wanted[2][6] = {{1, 2, 3, 4, 5, 6}, {1, 3, 5, 2, 4, 6}};
+        double *rows;
+        LS_TRY(ls_stored_rows(ctx, tensor, (ls_rows_shape){2, 3, 1, transposed}, &rows));
+        for (int i = 0; i < 6; i++) assert_float_equal(rows[i], wanted[transposed][i], 0);
+        ls_free(ctx, rows);
+    }
+    return LS_OK;
+}
+
+static void test_stored_rows(void **state) {
+    (void)state;
+    static const float values[] = {1, 2, 3, 4, 5, 6};
+    ls_safetensor tensor = {.name = "x",
+                            .type = LS_STORED_F32,
+                            .rank = 3,
+                            .dim = {2, 3, 1},
+                            .count = 6,
+                            .bytes = sizeof values,
+                            .data = (const uint8_t *)values};
+    fail_each_allocation(read_rows, &tensor);
+}
+
 /* ---- UTF-8 and categories ---- */
 
 static void test_characters(void **state) {
@@ -281,6 +310,7 @@ static int end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_configs), cmocka_unit_test(test_stored_types),
-        cmocka_unit_test(test_characters), cmocka_unit_test(test_exported_tokenizers)};
+        cmocka_unit_test(test_stored_rows), cmocka_unit_test(test_characters),
+        cmocka_unit_test(test_exported_tokenizers)};
     return cmocka_run_group_tests(tests, begin, end);
 }

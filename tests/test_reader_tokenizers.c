@@ -16,6 +16,9 @@
 #define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"<unk>\":3}"
 #define BPE "\"type\":\"BPE\"," VOCAB ",\"merges\":[\"a b\"]"
 #define UNIGRAM "\"vocab\":[[\"a\",-1],[\"b\",-2],[\"<unk>\",-3]]"
+#define A_LONG_WORD                                                                                  \
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" \
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define WITH(part) "{" part ",\"model\":{" BPE "}}"
 #define ADDED(more) WITH("\"added_tokens\":[{\"id\":9,\"content\":\"<x>\"" more "}]")
 #define SPLIT(regex)                                                                                      \
@@ -33,6 +36,11 @@ static const struct {
      "ab", NULL},
     {MODEL(UNIGRAM ",\"unk_id\":2"), "azb", NULL},
     {MODEL(UNIGRAM ",\"unk_id\":null"), "ab", NULL},
+    {MODEL("\"vocab\":[[\"a\",-1],[\"aa\",-1.5],[\"<unk>\",-3]],\"unk_id\":2"), A_LONG_WORD, NULL},
+    {MODEL(
+         "\"type\":\"WordPiece\",\"vocab\":{\"a\":0,\"##\":1,\"##b\":2,\"?\":3},\"unk_token\":\"?\","
+         "\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":9"),
+     "ab", NULL},
     {MODEL(UNIGRAM), "azb", "without unk_id"},
     {MODEL(UNIGRAM ",\"unk_id\":3"), "a", "unk_id"},
     {MODEL(UNIGRAM ",\"unk_id\":-1"), "a", "unk_id"},

@@ -121,9 +121,9 @@ static void write_padding(ls_family_reader *r) {
     const char *offset = ls_family_form(r, "position.offset"),
                *length = ls_family_form(r, "position.length");
     int64_t first = 0, rows = 0;
-    if (offset == NULL || length == NULL || !ls_parse_int(offset, &first) ||
-        !ls_parse_int(length, &rows))
-        return;
+    if (offset == NULL || length == NULL) return;
+    ls_parse_int(offset, &first);
+    ls_parse_int(length, &rows);
     if (first < 1) ls_field_refuse(r, "there positions count from 1 or more (position.offset)");
     ls_field_write(r, "pad_token_id", json_integer(first - 1));
     ls_field_write(r, "max_position_embeddings", json_integer(rows + first));

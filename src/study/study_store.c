@@ -11,9 +11,8 @@ enum { RESULT_MAX = 256 << 20 };
 
 ls_status ls_study_folder(const ls_study *study, size_t arm, int64_t seed, char *out,
                           size_t bytes) {
-    int length = snprintf(out, bytes, "%s/arms/%s/seed-%" PRId64, study->keys.out,
-                          study->arms[arm].name, seed);
-    if (length < 0 || (size_t)length >= bytes)
+    if ((size_t)snprintf(out, bytes, "%s/arms/%s/seed-%" PRId64, study->keys.out,
+                         study->arms[arm].name, seed) >= bytes)
         return LS_FAIL(study->ctx, LS_EUSE, "the path %s is too long", study->keys.out);
     return LS_OK;
 }

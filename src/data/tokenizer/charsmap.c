@@ -29,8 +29,7 @@ ls_status ls__charsmap_read(ls_ctx *ctx, const uint8_t *bytes, size_t length, co
     }
     memcpy(out->strings, reader.at, reader.left);
     ls_reader walk = {units, size};
-    for (size_t i = 0; i < out->unit_count; i++)
-        if (!ls_reader_u32(&walk, &out->units[i])) break;
+    for (size_t i = 0; i < out->unit_count; i++) ls_reader_u32(&walk, &out->units[i]);
     return LS_OK;
 }
 

@@ -63,7 +63,7 @@ static ls_status stretch(ls_ctx *ctx, ls_pretokenizing *p, splitting *s, size_t 
     case WITH_PREVIOUS:
         join = s->waits && match && !s->matched;
         break;
-    case WITH_NEXT:
+    default: /* WITH_NEXT */
         join = s->waits && !match && s->matched;
         break;
     }
