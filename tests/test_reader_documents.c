@@ -191,14 +191,17 @@ static void make_without_memory(ls_status (*make)(ls_ctx *ctx, const void *from)
     ls_text_clear(&ctx, &m.wanted);
 }
 
+static void put_page(const char *page) {
+    ls_ctx ctx = ls_ctx_default();
+    expect("page", ls_file_write(&ctx, in_folder("page.md"), page, strlen(page)), &ctx, NULL);
+}
+
 static ls_status make_document(ls_ctx *ctx, const void *figures) {
     static const char page[] =
         "1,500<!-- " AT("1024") " --> ms\n" PART "<!-- begin figures f mixers -->\n<!-- end -->\n"
                                 "<!-- begin chart c.svg figures f mixers -->\n<!-- end -->\n"
                                 "<!-- begin by hand -->\n2.5\n<!-- end -->\n";
-    ls_ctx writer = ls_ctx_default();
-    expect("page", ls_file_write(&writer, in_folder("page.md"), page, sizeof page - 1), &writer,
-           NULL);
+    put_page(page);
     return ls_document_figures(ctx, figures, "f", in_folder("page.md"), false);
 }
 
@@ -210,15 +213,6 @@ static ls_status make_report(ls_ctx *ctx, const void *unused) {
 static ls_status make_tables(ls_ctx *ctx, const void *latex) {
     ls_text out = {0};
     ls_status status = ls_report_tables(ctx, folder, latex != NULL, &out);
-    if (status == LS_OK) status = ls_file_write(ctx, in_folder("tables"), out.bytes, out.length);
-    ls_text_clear(ctx, &out);
-    return status;
-}
-
-static ls_status make_figures(ls_ctx *ctx, const void *latex) {
-    const char *const paths[] = {in_folder("results.json"), in_folder("timing.json")};
-    ls_text out = {0};
-    ls_status status = ls_report_figures(ctx, paths, 2, latex != NULL, &out);
     if (status == LS_OK) status = ls_file_write(ctx, in_folder("tables"), out.bytes, out.length);
     ls_text_clear(ctx, &out);
     return status;
@@ -242,6 +236,62 @@ static void put_seed(const char *name) {
     ls_text_clear(&ctx, &both);
 }
 
+/* A page of a study and of figures, which each leave the other's parts as they are. */
+static ls_status make_page(ls_ctx *ctx, const void *unused) {
+    (void)unused;
+    put_page("254.4<!-- ppl rope nonoverlap 16 --> and 0.1<!-- ppl rope nonoverlap 32 - ppl rope "
+             "nonoverlap 16 -->, 1.0<!-- ppl rope nonoverlap 32 / ppl rope nonoverlap 16 -->\n"
+             "<!-- begin ppl nonoverlap -->\n<!-- end -->\n"
+             "<!-- begin chart c.svg ppl nonoverlap -->\n<!-- end -->\n" PART);
+    return ls_report_document(ctx, folder, in_folder("page.md"), false);
+}
+
+static ls_status make_figures_page(ls_ctx *ctx, const void *unused) {
+    char path[512];
+    const char *const paths[] = {path};
+    (void)unused;
+    snprintf(path, sizeof path, "%s", in_folder("f.json"));
+    put_page("1,500<!-- " AT("1024") " --> ms\n" PART
+                                     "<!-- begin ppl nonoverlap -->\nof others\n<!-- end -->\n");
+    return ls_report_figures_page(ctx, paths, 1, in_folder("page.md"), false);
+}
+
+/* What a page asks of a study that has it not. */
+static void test_studies(void **state) {
+    (void)state;
+    static const struct {
+        const char *page, *sentence;
+    } rows[] = {
+        {"254.4<!-- ppl rope nonoverlap 16 -->\n", NULL},
+        {"254.5<!-- ppl rope nonoverlap 16 -->\n", "it says 254.5, the results 254.4"},
+        {"254.4<!-- ppl ropes nonoverlap 16 -->\n", "for ropes, did you mean rope?"},
+        {"254.4<!-- ppl xyz nonoverlap 16 -->\n", "; there is no xyz"},
+        {"254.4<!-- ppl rope nonoverlap 17 -->\n", "the results have nothing for"},
+        {"<!-- begin ppl overlapping -->\n<!-- end -->\n",
+         "the results have nothing for `ppl over"},
+        {CHART("c.svg ppl overlapping"), "nothing for `c.svg ppl overlapping`"},
+        {CHART("c.svg"), "the results have nothing for `c.svg`"},
+    };
+    ls_ctx ctx = ls_ctx_default();
+    put_seed("fuzz_report/study");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        put_page(rows[i].page);
+        expect(rows[i].page, ls_report_document(&ctx, folder, in_folder("page.md"), true), &ctx,
+               rows[i].sentence);
+    }
+    expect("no study", ls_report_document(&ctx, in_folder("none"), in_folder("page.md"), true),
+           &ctx, "there is no folder");
+}
+
+static ls_status make_figures(ls_ctx *ctx, const void *latex) {
+    const char *const paths[] = {in_folder("results.json"), in_folder("timing.json")};
+    ls_text out = {0};
+    ls_status status = ls_report_figures(ctx, paths, 2, latex != NULL, &out);
+    if (status == LS_OK) status = ls_file_write(ctx, in_folder("tables"), out.bytes, out.length);
+    ls_text_clear(ctx, &out);
+    return status;
+}
+
 static void test_memory(void **state) {
     (void)state;
     static const char *const studies[] = {"fuzz_report/study", "fuzz_report/scores"};
@@ -258,6 +308,12 @@ static void test_memory(void **state) {
         make_without_memory(make_tables, NULL, "tables");
         make_without_memory(make_tables, "latex", "tables");
     }
+    put_seed("fuzz_report/study");
+    make_without_memory(make_page, NULL, "page.md");
+    expect("f.json",
+           ls_file_write(&ctx, in_folder("f.json"), figures_text, sizeof figures_text - 1), &ctx,
+           NULL);
+    make_without_memory(make_figures_page, NULL, "page.md");
     put_seed("fuzz_figures/two");
     make_without_memory(make_figures, NULL, "tables");
     make_without_memory(make_figures, "latex", "tables");
@@ -267,7 +323,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers), cmocka_unit_test(test_parts),
         cmocka_unit_test(test_charts),  cmocka_unit_test(test_files),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_studies), cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -106,8 +106,12 @@ static ls_status learn(ls_ctx *ctx, void *text) {
     ls_tokenizer *tokenizer = NULL;
     ls_bpe_trainer *trainer;
     LS_TRY(ls_bpe_trainer_new(ctx, &trainer));
+    ls_ids ids = {0};
     ls_status status = ls_bpe_trainer_add(ctx, trainer, text, strlen(text));
     if (status == LS_OK) status = ls_bpe_trainer_finish(ctx, trainer, 400, &tokenizer);
+    if (status == LS_OK)
+        status = ls_tokenizer_encode(ctx, tokenizer, text, strlen(text), LS_ENCODE_SPECIAL, &ids);
+    ls_ids_clear(ctx, &ids);
     ls_bpe_trainer_free(ctx, trainer);
     ls_tokenizer_free(ctx, tokenizer);
     return status;
