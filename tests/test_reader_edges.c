@@ -2,7 +2,11 @@
  * of results that are of another type, and what the writers refuse. */
 #include "reader_edges.h"
 
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "base/gguf.h"
 #include "base/settings.h"
@@ -41,6 +45,98 @@ static void test_paths(void **state) {
     ls_whole_free(&whole);
     assert_null(whole.bytes);
     ls_text_clear(&ctx, &text);
+}
+
+/* What is there and cannot be opened, read or replaced, and links that are replaced. */
+static void test_strange_files(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    char name[300];
+    ls_text text = {0};
+    ls_whole whole;
+    struct stat about;
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    expect("a folder", ls_folder_make(&ctx, in_folder("strange/inner")), &ctx, NULL);
+    struct sockaddr_un place = {.sun_family = AF_UNIX};
+    snprintf(place.sun_path, sizeof place.sun_path, "%s/socket", folder);
+    const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&place, sizeof place), 0);
+    assert_int_equal(ls_file_read(&ctx, place.sun_path, 9, &text), LS_EINPUT);
+    expect("a socket", LS_EINPUT, &ctx, "socket: ");
+    close(listener);
+    /* files of the system say that they are empty */
+    expect("more than it said", ls_file_read(&ctx, "/proc/self/status", 10, &text), &ctx,
+           "is larger than 10 bytes");
+    assert_int_equal(ls_file_read(&ctx, "/proc/self/mem", 10, &text), LS_EIO);
+    expect("no bytes", LS_EIO, &ctx, "reading /proc/self/mem: ");
+    assert_int_equal(ls_file_write(&ctx, in_folder("large"), "", 0), LS_OK);
+    assert_int_equal(truncate(in_folder("large"), ((off_t)4 << 30) + 1), 0);
+    expect("a large file", ls_whole_read(&ctx, in_folder("large"), &whole), &ctx,
+           "has 4294967297 bytes; at most 4294967296 are read");
+    assert_null(whole.bytes);
+    assert_int_equal(unlink(in_folder("large")), 0);
+    expect("a folder", ls_file_write(&ctx, in_folder("strange"), "", 0), &ctx, "renaming ");
+    expect("a name that is too long", ls_folder_remove(&ctx, name), &ctx, "removing ");
+    assert_true(ls_path_exists(name)); /* perhaps */
+    expect("a file", ls_folder_sync(&ctx, in_folder("plain")), &ctx, "Not a directory");
+    FILE *full = fopen("/dev/full", "w");
+    assert_non_null(full);
+    fputs("x", full);
+    assert_int_equal(ls_file_finish(&ctx, full, "full"), LS_EIO);
+    expect("a full disk", LS_EIO, &ctx, "writing full: No space left");
+    /* a link that leads nowhere, or to a file, is replaced; what it led to stays */
+    static const char *const targets[] = {"plain", "/nowhere/at/all"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(symlink(targets[i], in_folder("link")), 0);
+        expect("a link", ls_file_write(&ctx, in_folder("link"), "x", 1), &ctx, NULL);
+        assert_int_equal(lstat(in_folder("link"), &about), 0);
+        assert_true(S_ISREG(about.st_mode));
+        assert_int_equal(unlink(in_folder("link")), 0);
+    }
+    assert_int_equal(stat(in_folder("plain"), &about), 0);
+    assert_int_equal(about.st_size, 4);
+    /* no more descriptors: the file may be whole */
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){0, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const ls_status status = ls_file_read(&ctx, in_folder("plain"), 9, &text);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(status, LS_EIO);
+    expect("descriptors", status, &ctx, "Too many open files");
+    expect("an absolute path", ls_fail_path(&ctx, "it", "/a", ENOENT), &ctx, "it /a: No such file");
+    expect("another reason", ls_fail_path(&ctx, "it", "a", ENOTDIR), &ctx, "it a: Not a directory");
+    expect("here", ls_fail_path(&ctx, "it", "a", ENOENT), &ctx, "No such file or directory in /");
+    ls_text_clear(&ctx, &text);
+}
+
+/* A relative path is that of the present folder, or of one above the run. */
+static void test_found_paths(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    char out[512], run[512], far[5000];
+    snprintf(run, sizeof run, "%s", in_folder("strange/inner"));
+    static const struct {
+        const char *given;
+        bool run, above;
+    } rows[] = {{"plain", true, true}, {"plain", false, false}, {"nowhere", true, false},
+                {"/tmp", true, false}, {".", true, false},      {"strange/inner", true, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        expect(rows[i].given,
+               ls_path_find(&ctx, rows[i].given, rows[i].run ? run : NULL, out, sizeof out), &ctx,
+               NULL);
+        assert_int_equal(strcmp(out, rows[i].given) != 0, rows[i].above);
+        if (rows[i].above) assert_true(ls_path_exists(out));
+    }
+    expect("no run", ls_path_find(&ctx, "nowhere", "", out, sizeof out), &ctx, NULL);
+    assert_string_equal(out, "nowhere");
+    expect("no room", ls_path_find(&ctx, "nowhere", run, out, 12), &ctx, "is too long");
+    expect("no room", ls_path_find(&ctx, "nowhere", NULL, out, 5), &ctx, "is too long");
+    memset(far, 'n', sizeof far - 1);
+    far[sizeof far - 1] = '\0';
+    expect("a run far away", ls_path_find(&ctx, "nowhere", far, out, sizeof out), &ctx, NULL);
+    assert_string_equal(out, "nowhere");
 }
 
 /* ---- settings ---- */
@@ -384,6 +480,26 @@ static void test_report_tables(void **state) {
     expect("a suite", ls_report_tables(&ctx, folder, true, &out), &ctx, "");
     assert_int_equal(ls_file_write(&ctx, in_folder("results.json"), "{}", 2), LS_OK);
     expect("nothing", ls_report_tables(&ctx, folder, false, &out), &ctx, "");
+    expect("a file", ls_report_tables(&ctx, in_folder("results.json"), false, &out), &ctx,
+           "results.json is a file: name the folder of a study");
+    /* an arm that was not chosen has no rows, with its costs or without any */
+    static const char *const costs[] = {"{\"arms\":[{\"name\":\"a\"},{\"name\":\"b\"}]}",
+                                        "{\"arms\":[]}"};
+#define ROWS "\"results\":[{\"protocol\":\"nonoverlap\",\"length\":16,\"ppl\":2}]"
+    static const char chosen[] = "{\"format\":\"longshot-study-1\",\"arms\":["
+                                 "{\"name\":\"a\",\"label\":\"A\",\"chosen\":false," ROWS "},"
+                                 "{\"name\":\"b\",\"label\":\"B\",\"chosen\":true," ROWS "}]}";
+    expect("chosen", ls_file_write(&ctx, in_folder("results.json"), chosen, sizeof chosen - 1),
+           &ctx, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        out.length = 0;
+        expect("costs", ls_file_write(&ctx, in_folder("timing.json"), costs[i], strlen(costs[i])),
+               &ctx, NULL);
+        expect("chosen", ls_report_tables(&ctx, folder, false, &out), &ctx, NULL);
+        assert_null(strstr(out.bytes, "| A |"));
+        assert_non_null(strstr(out.bytes, "| B |"));
+    }
+    assert_int_equal(unlink(in_folder("timing.json")), 0);
     ls_text_clear(&ctx, &out);
 }
 
@@ -418,6 +534,8 @@ static void test_guard(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_paths),
+                                       cmocka_unit_test(test_strange_files),
+                                       cmocka_unit_test(test_found_paths),
                                        cmocka_unit_test(test_settings),
                                        cmocka_unit_test(test_gguf_files),
                                        cmocka_unit_test(test_safetensors_writer),

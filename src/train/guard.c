@@ -115,7 +115,7 @@ static ls_status load_window(ls_ctx *ctx, const json_t *from, const char *key, c
     *out = (ls_guard_window){0};
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *value = json_array_get(list, i);
-        if (!json_is_number(value) || !isfinite(json_number_value(value)))
+        if (!json_is_number(value)) /* JSON has finite ones alone */
             return LS_FAIL(ctx, LS_EINPUT, "%s: the guard's `%s` must hold numbers", what, key);
         remember(out, full, json_number_value(value));
     }

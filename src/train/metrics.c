@@ -123,8 +123,8 @@ ls_status ls_metrics_open(ls_ctx *ctx, const char *folder, int64_t step, int64_t
     ls_status status;
     metrics->every = every;
     metrics->validates = validates;
-    LS_TRY_GOTO(ls_path_join(ctx, metrics->jsonl.path, PATH_BYTES, folder, "metrics.jsonl"));
     LS_TRY_GOTO(ls_path_join(ctx, metrics->csv.path, PATH_BYTES, folder, "metrics.csv"));
+    LS_TRY_GOTO(ls_path_join(ctx, metrics->jsonl.path, PATH_BYTES, folder, "metrics.jsonl"));
     LS_TRY_GOTO(open_both(ctx, metrics, step));
     LS_TRY_GOTO(open_events(ctx, folder, step, &metrics->events));
     LS_TRY_GOTO(ls_folder_sync(ctx, folder)); /* rows that are synced need a name */
