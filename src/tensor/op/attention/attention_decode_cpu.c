@@ -121,6 +121,14 @@ static streams take_streams(const ls_attention_array *x, int64_t b, int64_t firs
     return taken;
 }
 
+/* On to the same rows of the next head; what comes later in the streams is fetched. */
+LS_INLINE void next_head(streams *rows, int64_t step, int64_t bytes) {
+    UNROLL for (int i = 0; i < ROWS; i++) {
+        fetch(rows->row[i] + AHEAD, bytes);
+        rows->row[i] += step;
+    }
+}
+
 /* The products of a query with ROWS rows, lane by lane. */
 LS_INLINE void dot_rows(ls_dtype type, const char *const row[ROWS], int64_t width, const float *q,
                         float *parts) {
@@ -222,20 +230,17 @@ LS_INLINE void score_keys(const chunk *at, ls_dtype type, int64_t first, int64_t
     _Alignas(LINE) float parts[LANES * LANES] = {0};
     for (int64_t turn = 0; turn < apart_of(count); turn++) {
         streams rows = take_streams(keys, at->b, at->row + first, count, turn);
-        int64_t held = 0; /* products that wait for their sums */
-        for (int64_t row = 0; row < job->H * job->T; row++) {
-            dot_rows(type, rows.row, job->K, q + row * job->K, parts + held * LANES);
-            held += ROWS;
-            if (held == LANES || row + 1 == job->H * job->T) {
+        int64_t row = 0, held = 0; /* products that wait for their sums */
+        for (int64_t g = 0; g < job->G; g++) {
+            for (int64_t i = 0; i < shared; i++) {
+                dot_rows(type, rows.row, job->K, q + row++ * job->K, parts + held * LANES);
+                held += ROWS;
+                if (held < LANES && row < job->H * job->T) continue;
                 const int64_t queries = held / ROWS;
-                put_sums(parts, queries, &rows, s + (row + 1 - queries) * CHUNK + first + turn);
+                put_sums(parts, queries, &rows, s + (row - queries) * CHUNK + first + turn);
                 held = 0;
             }
-            if ((row + 1) % shared != 0) continue;
-            for (int i = 0; i < ROWS; i++) {
-                fetch(rows.row[i] + AHEAD, job->K * size);
-                rows.row[i] += keys->head * size;
-            }
+            next_head(&rows, keys->head * size, job->K * size);
         }
     }
 }
@@ -337,18 +342,17 @@ LS_INLINE void add_values(const chunk *at, ls_dtype type, const float *s) {
     const int64_t shared = job->H / job->G * job->T, size = (int64_t)ls_dtype_size(type);
     for (int64_t turn = 0; turn < apart_of(at->count); turn++) {
         streams rows = take_streams(values, at->b, at->row, at->count, turn);
-        for (int64_t row = 0; row < job->H * job->T; row++) {
-            const float *weight = s + row * CHUNK + turn;
-            float *out = at->result + row * result_width(job);
-            if (rows.count == ROWS)
-                add_rows(type, rows.row, ROWS, job->V, weight, rows.apart, out);
-            else
-                add_rows(type, rows.row, (int)rows.count, job->V, weight, rows.apart, out);
-            if ((row + 1) % shared != 0) continue;
-            for (int i = 0; i < ROWS; i++) {
-                fetch(rows.row[i] + AHEAD, job->V * size);
-                rows.row[i] += values->head * size;
+        int64_t row = 0;
+        for (int64_t g = 0; g < job->G; g++) {
+            for (int64_t i = 0; i < shared; i++, row++) {
+                const float *weight = s + row * CHUNK + turn;
+                float *out = at->result + row * result_width(job);
+                if (rows.count == ROWS)
+                    add_rows(type, rows.row, ROWS, job->V, weight, rows.apart, out);
+                else
+                    add_rows(type, rows.row, (int)rows.count, job->V, weight, rows.apart, out);
             }
+            next_head(&rows, values->head * size, job->V * size);
         }
     }
 }
