@@ -333,8 +333,15 @@ static void test_studies_without_memory(void **state) {
     expect("a result", ls_json_parse(&ctx, measured, strlen(measured), "result", &result), &ctx,
            NULL);
     expect("stored", read_study(&ctx, &(reading){both.bytes, store_results, result}), &ctx, NULL);
+    /* and the rows of its training, which became a curve only where there was memory for them */
+    static const char rows[] = "{\"step\":1,\"loss\":5.5}\n{\"step\":2,\"loss\":5.25}\n";
+    expect("rows",
+           ls_file_write(&ctx, in_folder("study/arms/rope/seed-1/metrics.jsonl"), rows,
+                         sizeof rows - 1),
+           &ctx, NULL);
     r = (reading){both.bytes, publish, published};
     expect("published", read_study(&ctx, &r), &ctx, NULL);
+    fail_each_allocation(read_study, &r);
     fail_each_json(read_study, &r);
     json_decref(result);
     for (size_t i = 0; i < 4; i++) ls_text_clear(&ctx, &published[i]);

@@ -193,8 +193,8 @@ ls_status ls_study_judge(const ls_study *study, size_t arm, bool all, ls_study_v
 ls_status ls_study_check_sizes(const ls_study *study);
 
 /* The learning curve of an arm that trains, from the rows that its runs have so far: {step, loss,
- * loss_min, loss_max} over seeds, of a member of the rows; null without memory. */
-json_t *ls_study_curve(const ls_study *study, size_t arm, const char *key);
+ * loss_min, loss_max} over seeds, of a member of the rows; NULL where there is no memory for JSON. */
+ls_status ls_study_curve(const ls_study *study, size_t arm, const char *key, json_t **out);
 
 /* Writes results.json, timing.json and the pages from the stored results; `finished`: no job is
  * left to do. */

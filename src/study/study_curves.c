@@ -114,19 +114,29 @@ static json_t *curve_json(const rows *seeds, int64_t count) {
                      "loss_max", high);
 }
 
-json_t *ls_study_curve(const ls_study *study, size_t arm, const char *key) {
-    ls_ctx quiet = *study->ctx; /* a curve that cannot be read must not become the error */
+/* The rows of a seed; none where it has none yet, or no file that can hold any. */
+static ls_status read_seed(const ls_study *study, size_t arm, int64_t seed, const char *key,
+                           rows *out) {
+    ls_ctx *ctx = study->ctx;
+    char path[LS_STUDY_PATH_BYTES];
+    LS_TRY(ls_study_file(study, arm, seed, "metrics.jsonl", path, sizeof path));
+    if (!ls_path_exists(path)) return LS_OK;
+    const ls_status status = read_rows(ctx, path, key, out);
+    if (status != LS_EINPUT) return status; /* one that cannot be read now may be whole */
+    ctx->error = (ls_error){0};
+    return LS_OK;
+}
+
+ls_status ls_study_curve(const ls_study *study, size_t arm, const char *key, json_t **out) {
     const ls_ints *seeds = &study->arms[arm].seeds;
     char member_key[64];
     rows all[LS_OPTION_LIST_MAX] = {0};
+    ls_status status = LS_OK;
+    *out = NULL;
     snprintf(member_key, sizeof member_key, "\"%s\":", key);
-    for (int64_t i = 0; i < seeds->count; i++) {
-        char path[LS_STUDY_PATH_BYTES];
-        if (ls_study_file(study, arm, seeds->at[i], "metrics.jsonl", path, sizeof path) != LS_OK ||
-            !ls_path_exists(path) || read_rows(&quiet, path, member_key, &all[i]) != LS_OK)
-            continue;
-    }
-    json_t *curve = curve_json(all, seeds->count);
-    for (int64_t i = 0; i < seeds->count; i++) rows_clear(&quiet, &all[i]);
-    return curve == NULL ? json_null() : curve;
+    for (int64_t i = 0; status == LS_OK && i < seeds->count; i++)
+        status = read_seed(study, arm, seeds->at[i], member_key, &all[i]);
+    if (status == LS_OK) *out = curve_json(all, seeds->count);
+    for (int64_t i = 0; i < seeds->count; i++) rows_clear(study->ctx, &all[i]);
+    return status;
 }

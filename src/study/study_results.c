@@ -281,12 +281,15 @@ static const json_t *best_arm(const ls_study *study, const json_t *arms) {
     return trained > 1 ? json_object_get(best, "name") : NULL;
 }
 
-static void put_curves(const evidence *e, json_t *arm) {
-    json_object_set_new(arm, "training", ls_study_curve(e->study, e->arm, "loss"));
-    json_t *validation = ls_study_curve(e->study, e->arm, "validation_loss");
+static ls_status put_curves(const evidence *e, json_t *arm) {
+    json_t *training, *validation;
+    LS_TRY(ls_study_curve(e->study, e->arm, "loss", &training));
+    json_object_set_new(arm, "training", training);
+    LS_TRY(ls_study_curve(e->study, e->arm, "validation_loss", &validation));
     if (json_array_size(json_object_get(validation, "step")) > 0)
         json_object_set(arm, "validation", validation);
     json_decref(validation);
+    return LS_OK;
 }
 
 /* What the evaluations of all seeds say of themselves; null where they differ, or are of a version
@@ -302,7 +305,7 @@ static ls_status arm_json(const evidence *e, json_t **out) {
     const ls_study_arm *about = &e->study->arms[e->arm];
     ls_study_verdict verdict;
     LS_TRY(ls_study_judge(e->study, e->arm, true, &verdict));
-    json_t *arm = json_object(), *missing = json_array();
+    json_t *arm = *out = json_object(), *missing = json_array();
     json_object_set_new(arm, "name", json_string(about->name));
     json_object_set_new(arm, "label", label_json(e->study, about));
     json_object_set_new(arm, "from",
@@ -336,16 +339,15 @@ static ls_status arm_json(const evidence *e, json_t **out) {
     put_validation(e, arm);
     json_object_set_new(arm, "data_hash", said_by_all(e, "data_hash")); /* null: a task */
     json_object_set_new(arm, "dtype", said_by_all(e, "dtype"));
-    if (about->trains) put_curves(e, arm);
+    ls_status status = about->trains ? put_curves(e, arm) : LS_OK;
     json_object_set_new(arm, "seeds", json_integer(e->count));
     json_object_set_new(arm, "missing_seeds", missing);
     json_object_set_new(arm, "results", list_of(e, "results", result_row));
     json_object_set_new(arm, "resolution", list_of(e, "resolution", resolution_row));
     json_object_set_new(arm, "positions", e->count == 0 ? json_array() : positions_list(e));
-    *out = arm;
-    if (about->suite_count == 0) return LS_OK;
+    if (status != LS_OK || about->suite_count == 0) return status;
     json_t *suites = NULL;
-    ls_status status = ls_study_suites_json(e->study, e->arm, &suites);
+    status = ls_study_suites_json(e->study, e->arm, &suites);
     if (status == LS_OK) json_object_set_new(arm, "suites", suites);
     return status;
 }
