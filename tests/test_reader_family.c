@@ -2,6 +2,8 @@
  * count, and the sentence that refuses what is not understood. */
 #include "reader_edges.h"
 
+#include "failing_allocator.h"
+#include "failing_json.h"
 #include "model/family.h"
 #include "model/safetensors.h"
 #include "reader_words.h"
@@ -164,6 +166,43 @@ static void test_layers(void **state) {
          "`rope_parameters.sliding_attention` must be an object", NULL},
     };
     TRY_CONFIGS(rows);
+}
+
+/* ---- without memory ---- */
+
+static ls_status parse_config(ls_ctx *ctx, void *text) {
+    ls_family family;
+    ls_status status = ls_family_parse(ctx, text, strlen(text), "config.json", &family);
+    /* one that is refused is so with all that there is to say */
+    if (status == LS_EINPUT && strstr(ctx->error.message, "is not known; there are ") != NULL)
+        status = LS_OK;
+    ls_family_close(ctx, &family);
+    return status;
+}
+
+/* Layers of a Longformer have windows of their own; so many that there is no room for them. */
+static void test_memory(void **state) {
+    (void)state;
+    static char many[4096] = "{\"model_type\": \"longformer\", \"hidden_size\": 16, "
+                             "\"num_hidden_layers\": 200, \"num_attention_heads\": 2, "
+                             "\"intermediate_size\": 32, \"vocab_size\": 8, "
+                             "\"max_position_embeddings\": 64, \"attention_window\": [";
+    static const char *const texts[] = {
+        TYPE("nobody", ""),
+        "{\"model_type\": \"gemma3\", \"text_config\": " TYPE("gemma3_text", "") "}",
+        GEMMA3(LAYERS(NEAR ", " FULL) ", \"rope_parameters\": {\"full_attention\": "
+                                      "{\"rope_theta\": 800}, \"sliding_attention\": "
+                                      "{\"rope_theta\": 900}}"),
+        SCALING("\"rope_type\": \"longrope\", \"short_factor\": [1, 1, 1, 1], "
+                "\"long_factor\": [1, 1, 1, 1]"),
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        fail_each_allocation(parse_config, (void *)(uintptr_t)texts[i]);
+        fail_each_json(parse_config, (void *)(uintptr_t)texts[i]);
+    }
+    for (int i = 0; i < 200; i++) strcat(many, i == 0 ? "512" : ", 512");
+    strcat(many, "]}");
+    TRY_CONFIGS(((const row[]){{many, "what becomes mixer.window is too long", NULL}}));
 }
 
 /* ---- which tensors count ---- */
@@ -410,10 +449,10 @@ static void test_generation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fields),     cmocka_unit_test(test_rotations),
-        cmocka_unit_test(test_layers),     cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_stop),       cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_generation),
+        cmocka_unit_test(test_fields), cmocka_unit_test(test_rotations),
+        cmocka_unit_test(test_layers), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_heads),  cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_shards), cmocka_unit_test(test_generation),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -128,7 +128,9 @@ void ls_family_read_within(ls_family_reader *r, const char *name, const ls_famil
     ls_family_reader inner = *r;
     inner.json = ls_field_any(r, name);
     inner.seen = json_object();
-    if (!json_is_object(inner.json) || inner.seen == NULL) {
+    if (inner.seen == NULL) {
+        r->status = LS_FAIL(r->ctx, LS_ENOMEM, "no memory to read %s", r->what);
+    } else if (!json_is_object(inner.json)) {
         ls_field_refuse(r, "`%s` must be an object", name);
     } else {
         type->read(&inner);
