@@ -7,8 +7,10 @@
 #include "tensor/cpu/gemm_kernel.h"
 
 enum {
-    DOTS = 4, /* columns of B at once in dot products, a quarter of a strip apart */
-    DOT_STRIP = 64,
+    DOTS = 4,       /* columns of B at once in dot products, a quarter of a strip apart */
+    STRIPS = 4,     /* of dot products for each thread, where columns are enough, */
+    NARROWEST = 16, /* and their columns */
+    WIDEST = 64,
     STRIP = 512,   /* columns of C summed at once: in the first cache with B's rows */
     K_AT_ONCE = 4, /* rows of B added in one pass over the strip */
     LINE = 64,     /* bytes of a cache's line */
@@ -19,7 +21,7 @@ typedef struct few {
     const ls_gemm *g;
     const float *a; /* [m, k] */
     float *sums;    /* [thread][m, STRIP] */
-    int64_t next_strip;
+    int64_t strip, next_strip;
 } few;
 
 static size_t a_bytes(const ls_gemm *g) {
@@ -30,11 +32,15 @@ size_t ls_gemm_few_workspace(const ls_gemm *g, int threads) {
     return a_bytes(g) + (size_t)threads * (size_t)g->m * STRIP * sizeof(float);
 }
 
-static void widen_a(const ls_gemm *g, float *to) {
-    for (int64_t i = 0; i < g->m; i++)
-        for (int64_t j = 0; j < g->k; j++)
-            to[i * g->k + j] = ls_gemm_element(
-                g->a.type, g->a.data, g->a.transposed ? j * g->a.stride + i : i * g->a.stride + j);
+LS_INLINE void widen_a(const ls_gemm *g, ls_dtype type, float *to) {
+    const char *a = g->a.data;
+    const int64_t k = g->k, stride = g->a.stride;
+    for (int64_t i = 0; i < g->m && g->a.transposed; i++)
+        for (int64_t j = 0; j < k; j++) to[i * k + j] = ls_gemm_element(type, a, j * stride + i);
+    for (int64_t i = 0; i < g->m && !g->a.transposed; i++)
+        for (int64_t j = 0; j < k; j += LS_LANES)
+            ls_store_left(to + i * k, LS_F32, j, k - j,
+                          ls_load_left(a, type, i * stride + j, k - j));
 }
 
 /* The sums of a row of C, from `column` on. */
@@ -158,10 +164,15 @@ LS_INLINE void sum_strip(const few *f, ls_dtype type, int64_t column, int64_t co
             add_rows(f, type, i, k, 1, column, columns, sums + i * STRIP);
 }
 
+static int64_t strip_of(const ls_gemm *g, int threads) {
+    if (!g->b.transposed) return STRIP;
+    const int64_t even = ls_gemm_padded(ls_gemm_pieces(g->n, STRIPS * threads), DOTS);
+    return even < NARROWEST ? NARROWEST : ls_gemm_least(even, WIDEST);
+}
+
 static void work(few *f, int thread) {
     const ls_gemm *g = f->g;
-    int64_t strip = g->b.transposed ? DOT_STRIP : STRIP;
-    int64_t strips = ls_gemm_pieces(g->n, strip);
+    const int64_t strip = f->strip, strips = ls_gemm_pieces(g->n, strip);
     float *sums = f->sums + thread * g->m * STRIP;
     for (;;) {
         int64_t i = __atomic_fetch_add(&f->next_strip, 1, __ATOMIC_RELAXED);
@@ -182,8 +193,14 @@ static void work(few *f, int thread) {
 
 void ls_gemm_few_run(const ls_gemm *g, int threads, void *workspace) {
     if (g->m <= 0) return;
-    few f = {.g = g, .a = workspace, .sums = (float *)workspace + a_bytes(g) / sizeof(float)};
-    widen_a(g, workspace);
+    few f = {.g = g,
+             .a = workspace,
+             .sums = (float *)workspace + a_bytes(g) / sizeof(float),
+             .strip = strip_of(g, threads)};
+    if (g->a.type == LS_BF16)
+        widen_a(g, LS_BF16, workspace);
+    else
+        widen_a(g, LS_F32, workspace);
     if (threads == 1) {
         work(&f, 0);
         return;
