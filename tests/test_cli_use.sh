@@ -41,8 +41,10 @@ refuses 2 "no key heads: did you mean mixer.heads?" train heads=2 data.corpus=te
 refuses 2 "no key heds: did you mean mixer.heads?" train heds=2 data.corpus=text.txt
 refuses 2 "no key steps: did you mean train.steps?" train steps=3 data.corpus=text.txt
 refuses 2 "no key position: did you mean model.position?" train position=rope data.corpus=text.txt
-# a key of another section, before one that is spelled much alike; not where two sections have it
-refuses 2 "no key model.heads: did you mean mixer.heads?" train model.heads=4 data.corpus=text.txt
+# a key of another section, before one that is spelled much alike, which is said too where but a
+# letter is wrong; not where two sections have it
+refuses 2 "no key mixer.head: did you mean model.head or mixer.heads?" train mixer.head=4 data.corpus=text.txt
+refuses 2 "no key model.heads: did you mean mixer.heads or model.head?" train model.heads=4 data.corpus=text.txt
 refuses 2 "no key model.d_state: did you mean mixer.d_state?" train model.mixer=mamba model.d_state=4 data.corpus=text.txt
 refuses 2 "no key model.batch: did you mean train.batch?" train model.batch=4 data.corpus=text.txt
 refuses 2 "no key train.threads: did you mean threads?" train train.threads=4 data.corpus=text.txt
@@ -50,7 +52,7 @@ refuses 2 "no key mixer.width: did you mean model.width?" train mixer.width=4 da
 refuses 2 "no key data.length: did you mean model.length?" train data.length=4 data.corpus=text.txt
 refuses 2 "no key mixer.d_state here" train mixer.d_state=4 data.corpus=text.txt
 printf 'arms: {a: {model.heads: 4}}\n' >arms.yaml
-refuses 2 "arm a: there is no key model.heads: did you mean mixer.heads?" study arms.yaml data.corpus=text.txt
+refuses 2 "arm a: there is no key model.heads: did you mean mixer.heads or model.head?" study arms.yaml data.corpus=text.txt
 printf 'arms: {a: {lr: 1e-3}}\n' >arms.yaml
 refuses 2 "arm a: there is no key lr: did you mean train.lr?" study arms.yaml data.corpus=text.txt
 refuses 2 "\`longshot study arms.yaml\` runs it" train arms.yaml data.corpus=text.txt
@@ -142,6 +144,14 @@ refuses 2 "say which run" eval
 refuses 2 "say which run" generate
 refuses 2 "neither a list" inspect nowhere
 refuses 2 "did you mean mixers" inspect mixrs
+refuses 2 "model.width is a key: write model.width=VALUE" train model.width
+# what is listed fits 100 columns, wherever there is a blank to break a line at
+for list in mixers positions extensions presets tasks suites operations; do
+    "$program" inspect $list
+done >out.txt
+for verb in $("$program" help | sed -n 's/^  \([a-z]*\)  *[A-Z].*/\1/p'); do "$program" help "$verb"; done >>out.txt
+[ "$(wc -l <out.txt)" -gt 2000 ] || fail "little is listed"
+if awk 'length($0) > 100 && substr($0, 1, 101) ~ /[^ ] +[^ ]/' out.txt | grep .; then fail "lines of more than 100 columns"; fi
 refuses 2 "did you mean yarn" inspect yran
 cp text.txt text.bin
 refuses 3 "text.bin" inspect text.bin
@@ -208,8 +218,8 @@ for verb in study report train eval generate bench data inspect apply doctor hel
     "$program" $verb --help >/dev/null || failures=$((failures + 1))
 done
 # lists are shown as the command line takes them
-layers=$("$program" help train | sed -n 's/.*the mixer of each: \([^ ;]*\);.*/\1/p')
-labels=$("$program" help train | sed -n 's/.*options of their own: \([^ ;]*\) with.*/\1/p')
+layers=$("$program" help train | tr -s ' \n' ' ' | sed -n 's/.*the mixer of each: \([^ ;]*\);.*/\1/p')
+labels=$("$program" help train | tr -s ' \n' ' ' | sed -n 's/.*options of their own: \([^ ;]*\) with.*/\1/p')
 for example in "$layers" "$labels"; do
     [ -n "$example" ] && "$program" train model.layers="$example" model.width=32 train.steps=0 \
         data.corpus=text.txt out=listed-$example --quiet >/dev/null || {

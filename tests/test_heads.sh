@@ -130,7 +130,7 @@ refused 2 "suite.candidates" eval rope suite=heads suite.candidates=4
 refused 3 "no text" eval rope suite=heads suite.path=empty.txt
 
 # ---- for people ----
-"$program" inspect suites | grep -q "^heads: .*patterns" || fail "not listed"
+"$program" inspect suites | tr -d '\n' | grep -q "heads: [^:]*patterns" || fail "not listed"
 "$program" eval rope suite=heads suite.samples=1 suite.path=text.txt suite.out=page >out.txt
 grep -q "^prefix_matching, strongest heads: layer" out.txt || fail "the strongest heads are not told"
 grep -q "^changes at 128: layer" out.txt || fail "changes are not told"

@@ -205,3 +205,31 @@ refuses "needs arms" none.yaml
 code=0
 "$program" report corpus 2>err.txt || code=$?
 [ $code -eq 3 ] || fail "a folder without results left with $code"
+
+# names of any length leave the columns of both tables below each other
+cat >names.yaml <<'Y'
+model: {layers: 1, width: 16, length: 16}
+mixer: {heads: 2}
+data: {corpus: corpus}
+train: {steps: 1, batch: 2}
+eval: {lengths: [8, 16], tokens: 64}
+arms:
+  a: {}
+  an-arm-whose-name-is-longer-than-others: {model.position: alibi}
+Y
+"$program" study names.yaml check=true >check.txt
+"$program" study names.yaml out=names --quiet >out.txt
+python3 - <<'P'
+import re
+def ends(line, count):  # where the first numbers of a line end
+    return [m.end() for m in re.finditer(r" +[-+]?[0-9.]+", line)][:count]
+for file, head, count in (("check.txt", "arm ", 3), ("out.txt", "nonoverlap ", 4)):
+    lines = open(file).read().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(head))
+    rows = [line for line in lines[at + 1:at + 3]]
+    assert rows[0].startswith("a ") and rows[1].startswith("an-arm-"), rows
+    first, second = (ends(re.sub(r"^\S+", lambda m: "x" * len(m[0]), row), count) for row in rows)
+    assert len(first) == count and first == second, rows
+    heads = [m.end() for m in re.finditer(r"[^ ,]+(, [^ ]+)?", lines[at])][1:]
+    assert heads[0] == (first[0] if file == "check.txt" else first[1]), (lines[at], rows)
+P

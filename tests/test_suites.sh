@@ -36,7 +36,7 @@ refused 2 "give golden=" apply metric
 write_corpus 6
 "$program" train out=run data.corpus=corpus data.tokenizer=byte model.layers=1 model.width=16 \
     model.length=64 mixer.heads=2 train.steps=2 train.batch=2 --quiet >/dev/null
-"$program" inspect suites | grep -q "^needle: .*likelihood, generate" || fail "not listed"
+"$program" inspect suites | tr -d '\n' | grep -q "needle: [^:]*likelihood, *generate" || fail "not listed"
 
 cat >lambada.jsonl <<'J'
 {"text": "The cat sat on the mat"}

@@ -311,4 +311,5 @@ void ls_catalogue_print(ls_ctx *ctx, const json_t *list, ls_text *out) {
     if (json_array_size(list) == 0) ls_text_printf(ctx, out, "none yet\n");
     for (size_t i = 0; i < json_array_size(list); i++)
         print_entry(ctx, json_array_get(list, i), out);
+    ls_text_fold(ctx, out, 4);
 }

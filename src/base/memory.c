@@ -124,6 +124,33 @@ void ls_text_printf(ls_ctx *ctx, ls_text *text, const char *format, ...) {
     va_end(again);
 }
 
+void ls_text_fold(ls_ctx *ctx, ls_text *text, size_t more) {
+    enum { COLUMNS = 100 };
+    static const char blanks[] = "                ";
+    ls_text folded = {0};
+    for (const char *line = text->bytes; line != NULL && *line != '\0';) {
+        const size_t length = strcspn(line, "\n"), indent = strspn(line, " ");
+        const size_t hang = indent + more < sizeof blanks ? indent + more : sizeof blanks - 1;
+        for (size_t from = 0, room = COLUMNS; from < length; room = COLUMNS - hang) {
+            size_t end = length;
+            if (length - from > room) {
+                const size_t first = from == 0 ? indent : from; /* no line of blanks alone */
+                for (end = from + room; end > first && line[end] != ' ';) end--;
+                if (end <= first) end = first + strcspn(line + first, " \n");
+            }
+            if (from > 0) ls_text_append(ctx, &folded, blanks, hang);
+            ls_text_append(ctx, &folded, line + from, end - from);
+            from = end + strspn(line + end, " ");
+            if (from < length) ls_text_append(ctx, &folded, "\n", 1);
+        }
+        if (line[length] == '\n') ls_text_append(ctx, &folded, "\n", 1);
+        line += length + (line[length] == '\n');
+    }
+    folded.failed |= text->failed;
+    ls_text_clear(ctx, text);
+    *text = folded;
+}
+
 void ls_plain(char *text, bool lines) {
     for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
         const bool second = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0;

@@ -52,6 +52,9 @@ void ls_text_append(ls_ctx *ctx, ls_text *text, const void *bytes, size_t length
 void ls_text_printf(ls_ctx *ctx, ls_text *text, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 ls_status ls_text_status(const ls_text *text); /* LS_OK or LS_ENOMEM */
+/* Breaks lines of more than 100 columns at blanks. What follows a break is indented as its line, and
+ * by `more`. */
+void ls_text_fold(ls_ctx *ctx, ls_text *text, size_t more);
 /* Control characters, also those of two bytes in UTF-8, become question marks: what is shown to
  * people may come from a file that means to steer their terminal. Lines are kept where `lines`. */
 void ls_plain(char *text, bool lines);

@@ -123,7 +123,12 @@ ls_status ls_fail_unknown_key(ls_ctx *ctx, const char *where, const char *word, 
                               const void *list) {
     char key[256];
     const int found = keys_elsewhere(ctx, where, word, key, sizeof key);
-    if (found == 1 || (found > 1 && ls_name_nearest(word, name_at, list) == NULL))
+    const char *nearest = ls_name_nearest(word, name_at, list);
+    if (found == 1 && nearest != NULL && strchr(nearest, '.') == NULL &&
+        distance(word, nearest) == 1)
+        return LS_FAIL(ctx, LS_EUSE, "there is no key %s%s: did you mean %s or %s%s?", where, word,
+                       key, where, nearest);
+    if (found == 1 || (found > 1 && nearest == NULL))
         return LS_FAIL(ctx, LS_EUSE, "there is no key %s%s: did you mean %s?", where, word, key);
     return ls_fail_unknown(ctx, "key", where, word, name_at, list);
 }

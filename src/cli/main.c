@@ -122,10 +122,25 @@ static ls_status refuse_study_file(ls_cli *cli, const char *word) {
     return LS_OK;
 }
 
+/* A key without its value is no recipe. */
+static ls_status refuse_bare_key(ls_cli *cli, const char *word) {
+    char key[256];
+    if (ls_path_exists(word)) return LS_OK;
+    for (const ls_section *s = cli->verb->sections; s != NULL && s->table != NULL; s++)
+        for (size_t i = 0; i < s->table->count; i++) {
+            snprintf(key, sizeof key, "%s%s%s", s->prefix, s->prefix[0] == '\0' ? "" : ".",
+                     s->table->options[i].key);
+            if (strcmp(key, word) == 0)
+                return LS_FAIL(&cli->ctx, LS_EUSE, "%s is a key: write %s=VALUE", word, word);
+        }
+    return LS_OK;
+}
+
 /* A recipe, or the folder that one was made from, which then is what the verb goes on with. */
 static ls_status read_recipe(ls_cli *cli, const char *word) {
     char path[4096];
     cli->recipe = word;
+    LS_TRY(refuse_bare_key(cli, word));
     LS_TRY(refuse_study_folder(cli, word));
     if (cli->verb->kept_recipe == NULL) return ls_settings_read(&cli->ctx, &cli->settings, word);
     if (!ls_path_is_folder(word)) {

@@ -64,12 +64,12 @@ static void help_section(ls_ctx *ctx, const ls_section *section, ls_text *out) {
 }
 
 static const char model_keys_text[] =
-    "  mixer.KEY, position.KEY   options of the mixer and the position method that model.mixer "
-    "and\n"
-    "                            model.position name: `longshot inspect mixers`, `... positions`\n"
+    "  mixer.KEY, position.KEY   options of the mixer and the position method that model.mixer\n"
+    "                            and model.position name: `longshot inspect mixers`,\n"
+    "                            `longshot inspect positions`\n"
     "  mixer.NAME.KEY            the same for one of several mixers\n"
-    "  extend=NAME[,NAME]        extension of positions, with its extend.KEY: `longshot inspect "
-    "extensions`\n";
+    "  extend=NAME[,NAME]        extension of positions, with its extend.KEY:\n"
+    "                            `longshot inspect extensions`\n";
 
 void ls_help_verb(ls_ctx *ctx, const ls_verb *verb, ls_text *out) {
     ls_text_printf(ctx, out, "longshot %s %s\n\n%s.\n\n%s\n", verb->name, verb->usage,
@@ -82,6 +82,7 @@ void ls_help_verb(ls_ctx *ctx, const ls_verb *verb, ls_text *out) {
     ls_text_printf(ctx, out, "\nKeys of every verb:\n");
     const ls_section common = {"", &ls_common_options};
     help_section(ctx, &common, out);
+    ls_text_fold(ctx, out, 0);
 }
 
 /* ---- manual page ---- */

@@ -190,15 +190,24 @@ static ls_status rehearse(rehearsal *r) {
     return rehearse_test(r);
 }
 
-static void print_cost(ls_ctx *ctx, const ls_study_arm *arm, const cost *c, ls_text *out) {
+/* Columns of the names of arms. */
+static int name_columns(const ls_study *study) {
+    size_t most = 20;
+    for (size_t i = 0; i < study->count; i++)
+        if (strlen(study->arms[i].name) > most) most = strlen(study->arms[i].name);
+    return (int)most;
+}
+
+static void print_cost(ls_ctx *ctx, const ls_study_arm *arm, int columns, const cost *c,
+                       ls_text *out) {
     char train[32] = "-", seconds[32] = "-";
     if (c->train_bytes > 0) snprintf(train, sizeof train, "%.1f", 1e-6 * (double)c->train_bytes);
     if (c->seconds > 0)
         snprintf(seconds, sizeof seconds, c->seconds < 100 ? "%.3g" : "%.0f", c->seconds);
     ls_text_printf(ctx, out,
-                   "%-20s %6" PRId64 " %14" PRId64 " %14" PRId64 " %12s %8" PRId64 " %12.1f %10s\n",
-                   arm->name, arm->seeds.count, c->parameters, c->tokens, train, c->longest,
-                   1e-6 * (double)c->test_bytes, seconds);
+                   "%-*s %6" PRId64 " %14" PRId64 " %14" PRId64 " %12s %8" PRId64 " %12.1f %10s\n",
+                   columns, arm->name, arm->seeds.count, c->parameters, c->tokens, train,
+                   c->longest, 1e-6 * (double)c->test_bytes, seconds);
 }
 
 /* Of the whole study. */
@@ -342,12 +351,13 @@ ls_status ls_study_check(const ls_study *study, ls_text *out) {
     ls_ctx *ctx = study->ctx;
     ls_status status = LS_OK;
     total all = {0};
-    ls_text_printf(ctx, out, "%-20s %6s %14s %14s %12s %8s %12s %10s\n", "arm", "seeds",
+    const int columns = name_columns(study);
+    ls_text_printf(ctx, out, "%-*s %6s %14s %14s %12s %8s %12s %10s\n", columns, "arm", "seeds",
                    "parameters", "tokens", "train, MB", "length", "test, MB", "train, s");
     for (size_t i = 0; i < study->count && status == LS_OK; i++) {
         rehearsal r = {.study = study, .arm = &study->arms[i]};
         status = rehearse(&r);
-        if (status == LS_OK) print_cost(ctx, r.arm, &r.cost, out);
+        if (status == LS_OK) print_cost(ctx, r.arm, columns, &r.cost, out);
         if (status == LS_OK) add_cost(study, i, &r.cost, &all);
         ls_settings_clear(ctx, &r.config);
     }

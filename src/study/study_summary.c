@@ -18,10 +18,30 @@ static void print_number(ls_ctx *ctx, const char *format, int width, const json_
     ls_text_printf(ctx, out, " %*s", width, text);
 }
 
+/* Columns of the names of arms, and of the protocol above them. */
+static int name_columns(const json_t *arms) {
+    size_t most = 16;
+    for (size_t a = 0; a < json_array_size(arms); a++) {
+        const char *name = json_string_value(json_object_get(json_array_get(arms, a), "name"));
+        if (name != NULL && strlen(name) > most) most = strlen(name);
+    }
+    return (int)most;
+}
+
+/* Five digits, with the zeros that end them: numbers of a column stand below each other. */
+static const char *five_digits(double value) {
+    return value < 10    ? "%.4f"
+           : value < 100 ? "%.3f"
+           : value < 1e3 ? "%.2f"
+           : value < 1e4 ? "%.1f"
+                         : "%.5g";
+}
+
 /* One line per arm: perplexity and excess, or right answers and samples, at every length of the
  * study's first protocol. */
 static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
     const json_t *arms = json_object_get(results, "arms"), *protocol = NULL;
+    const int columns = name_columns(arms);
     bool judged = false;
     for (size_t a = 0; a < json_array_size(arms); a++) {
         const json_t *arm = json_array_get(arms, a), *rows = json_object_get(arm, "results");
@@ -29,7 +49,7 @@ static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
         if (protocol == NULL && first != NULL) {
             protocol = json_object_get(first, "protocol");
             judged = json_object_get(first, "accuracy") != NULL;
-            ls_text_printf(ctx, out, "%-16s", json_string_value(protocol));
+            ls_text_printf(ctx, out, "%-*s", columns, json_string_value(protocol));
             for (size_t i = 0; i < json_array_size(rows); i++) {
                 const json_t *row = json_array_get(rows, i);
                 if (json_equal(json_object_get(row, "protocol"), protocol))
@@ -38,7 +58,7 @@ static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
             }
             ls_text_append(ctx, out, "\n", 1);
         }
-        ls_text_printf(ctx, out, "%-16s", json_string_value(json_object_get(arm, "name")));
+        ls_text_printf(ctx, out, "%-*s", columns, json_string_value(json_object_get(arm, "name")));
         if (json_is_false(json_object_get(arm, "chosen")))
             ls_text_printf(ctx, out, " not chosen: validation loss %.4f",
                            json_number_value(json_object_get(arm, "trial_loss")));
@@ -47,8 +67,9 @@ static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
         for (size_t i = 0; i < json_array_size(rows); i++) {
             const json_t *row = json_array_get(rows, i);
             if (!json_equal(json_object_get(row, "protocol"), protocol)) continue;
-            print_number(ctx, judged ? "%.2f" : "%.5g", 8,
-                         json_object_get(row, judged ? "accuracy" : "ppl"), judged ? 100 : 1, out);
+            const json_t *value = json_object_get(row, judged ? "accuracy" : "ppl");
+            print_number(ctx, judged ? "%.2f" : five_digits(json_number_value(value)), 8, value,
+                         judged ? 100 : 1, out);
             print_number(ctx, judged ? "%.2f" : "%+.3f", 7,
                          json_object_get(row, judged ? "exact" : "excess"), judged ? 100 : 1, out);
         }

@@ -233,7 +233,7 @@ void ls_metrics_line(const ls_metrics_row *row, int64_t steps, double seconds_le
     if (row->validated)
         snprintf(validation, sizeof validation, "  validation %.4f", row->validation);
     short_number(row->tokens_per_second, speed, sizeof speed);
-    if (row->peak_share > 0)
+    if (row->peak_share > 0 && row->peak_share <= 1) /* above 1 the peak was taken too low */
         snprintf(share, sizeof share, "  %.0f%% of peak", 100 * row->peak_share);
     if (row->shared)
         snprintf(waits, sizeof waits, "  %.0f%% communication", 100 * row->communication);
