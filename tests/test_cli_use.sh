@@ -144,6 +144,12 @@ refuses 2 "say which run" eval
 refuses 2 "say which run" generate
 refuses 2 "neither a list" inspect nowhere
 refuses 2 "did you mean mixers" inspect mixrs
+# what a study makes more of is said, and no folder of results is taken for texts
+printf 'train: {lr: 1e-3}\nsweep: {train.length: [16, 32]}\narms: {a: {}, b: {model.mixer: mamba}}\n' >swept.yaml
+"$program" inspect swept.yaml | tr -s '\n ' ' ' |
+    grep -q "swept.yaml: 2 arms, of which a sweep makes more" || failures=$((failures + 1))
+mkdir -p reached && echo '{}' >reached/reach.json
+refuses 3 "reached holds neither" inspect reached
 refuses 2 "model.width is a key: write model.width=VALUE" train model.width
 # what is listed fits 100 columns, wherever there is a blank to break a line at
 for list in mixers positions extensions presets tasks suites operations; do
@@ -152,6 +158,7 @@ done >out.txt
 for verb in $("$program" help | sed -n 's/^  \([a-z]*\)  *[A-Z].*/\1/p'); do "$program" help "$verb"; done >>out.txt
 [ "$(wc -l <out.txt)" -gt 2000 ] || fail "little is listed"
 if awk 'length($0) > 100 && substr($0, 1, 101) ~ /[^ ] +[^ ]/' out.txt | grep .; then fail "lines of more than 100 columns"; fi
+grep ' $' out.txt && fail "blanks at the end of a line"
 refuses 2 "did you mean yarn" inspect yran
 cp text.txt text.bin
 refuses 3 "text.bin" inspect text.bin

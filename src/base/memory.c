@@ -139,7 +139,9 @@ void ls_text_fold(ls_ctx *ctx, ls_text *text, size_t more) {
                 if (end <= first) end = first + strcspn(line + first, " \n");
             }
             if (from > 0) ls_text_append(ctx, &folded, blanks, hang);
-            ls_text_append(ctx, &folded, line + from, end - from);
+            size_t shown = end;
+            while (shown > from && line[shown - 1] == ' ' && end < length) shown--;
+            ls_text_append(ctx, &folded, line + from, shown - from);
             from = end + strspn(line + end, " ");
             if (from < length) ls_text_append(ctx, &folded, "\n", 1);
         }

@@ -22,7 +22,8 @@ static ls_status print_json(ls_cli *cli, json_t *json, printer *print) {
 /* Texts: a folder in which nothing was trained, or a file that is named as one. */
 static bool is_corpus(const char *path) {
     static const char *const own[] = {"config.yaml",   "config.json",       "checkpoints",
-                                      "manifest.json", "model.safetensors", "weights.safetensors"};
+                                      "manifest.json", "model.safetensors", "weights.safetensors",
+                                      "reach.json",    "results.json"};
     static const char *const endings[] = {".txt", ".text", ".md", ".jsonl"};
     const size_t length = strlen(path);
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {

@@ -86,12 +86,26 @@ static void print_object(ls_ctx *ctx, const json_t *object, ls_text *out) {
     ls_text_printf(ctx, out, "\n");
 }
 
+/* Whether a sweep makes more arms of those that are listed. */
+static bool is_swept(const json_t *settings) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)settings, key,
+                        value) if (strncmp(key, "sweep.", 6) == 0) return true;
+    return false;
+}
+
 void ls_study_describe_print(ls_ctx *ctx, const json_t *study, ls_text *out) {
     const json_t *done = json_object_get(study, "done"), *arms = json_object_get(study, "arms");
     const char *name;
     json_t *arm;
-    ls_text_printf(ctx, out, "%s: %zu arms", json_string_value(json_object_get(study, "study")),
-                   json_object_size(arms));
+    const char *path = json_string_value(json_object_get(study, "study"));
+    ls_text_printf(ctx, out, "%s: %zu arm%s", path, json_object_size(arms),
+                   json_object_size(arms) == 1 ? "" : "s");
+    if (is_swept(json_object_get(study, "settings")))
+        ls_text_printf(ctx, out,
+                       ", of which a sweep makes more: `longshot study %s check=true` lists them",
+                       path);
     if (done != NULL)
         ls_text_printf(ctx, out, "; %s",
                        json_is_true(json_object_get(study, "finished")) ? "finished"
@@ -105,4 +119,5 @@ void ls_study_describe_print(ls_ctx *ctx, const json_t *study, ls_text *out) {
             ls_text_printf(ctx, out, " (%lld seed%s done)", seeds, seeds == 1 ? "" : "s");
         print_object(ctx, arm, out);
     }
+    ls_text_fold(ctx, out, 4);
 }
