@@ -216,6 +216,15 @@ refuses 3 "bad.json" report bad.json to=markdown
 refuses 2 "has no effect here" bench add=true
 refuses 3 "missing.json" $small compare=missing.json
 
+# the table of an evaluation fits 100 columns, numbers below what they are
+"$program" train model.layers=1 model.width=16 mixer.heads=2 model.length=16 train.steps=0 data.corpus=text.txt \
+    out=measured --quiet >/dev/null 2>&1
+"$program" eval measured eval.lengths=16,64 eval.tokens=128 --quiet >out.txt 2>/dev/null
+[ "$(awk 'NR <= 3 { print length($0) }' out.txt | sort -u)" = 100 ] || {
+    echo "FAILED: the table of eval" >&2
+    failures=$((failures + 1))
+}
+
 # every verb explains itself
 for verb in study report train eval generate bench data inspect apply doctor help; do
     "$program" help $verb >help.txt && grep -q "^longshot $verb" help.txt || {

@@ -129,15 +129,15 @@ void ls_eval_results_print(ls_ctx *ctx, const ls_eval_results *results, ls_text 
         print_judged(ctx, results, out);
         return;
     }
-    ls_text_printf(ctx, out, "%-17s %8s %8s %12s %10s %10s %9s %10s %5s %9s %8s\n", "protocol",
+    ls_text_printf(ctx, out, "%-11s %7s %7s %10s %10s %10s %8s %8s %5s %8s %6s\n", "protocol",
                    "length", "stride", "perplexity", "nats/token", "bits/byte", "excess", "tokens",
                    "docs", "tokens/s", "MiB");
     for (size_t i = 0; i < results->count; i++) {
         const ls_eval_row *row = &results->rows[i];
-        ls_text_printf(ctx, out, "%-17s %8" PRId64 " %8" PRId64 " %12.4f %10.4f", row->protocol,
+        ls_text_printf(ctx, out, "%-11s %7" PRId64 " %7" PRId64 " %10.4f %10.4f", row->protocol,
                        row->length, row->stride, row->perplexity, row->loss);
         print_bits(ctx, row->bits_per_byte, out);
-        ls_text_printf(ctx, out, " %+9.4f %10" PRId64 " %5" PRId64 " %9.0f %8.1f\n", row->excess,
+        ls_text_printf(ctx, out, " %+8.4f %8" PRId64 " %5" PRId64 " %8.0f %6.1f\n", row->excess,
                        row->tokens, row->documents, row->tokens_per_second,
                        (double)row->bytes / (1024 * 1024));
     }
