@@ -61,6 +61,7 @@ refuses 2 "which text" tokenize byte
 refuses 2 "which text" tokenize byte text=a file=any.bin
 refuses 2 "which ids" detokenize byte
 refuses 2 "no id" detokenize byte ids=1,x
+refuses 3 "the id 256 is outside the vocabulary of 256" detokenize byte ids=72,256,108
 refuses 3 "holds no tokenizer" tokenize "$scratch" text=a
 refuses 3 "nowhere" tokenize nowhere text=a
 printf '{"model": {"type": "WordLevel"}}' >odd.json

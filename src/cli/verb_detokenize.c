@@ -57,6 +57,7 @@ static ls_status run(ls_cli *cli) {
     if (list == NULL) LS_TRY_GOTO(ls_cli_input(cli, about.file, FILE_BYTES_MAX, &file));
     LS_TRY_GOTO(list == NULL ? ls_ids_parse(ctx, file.bytes, file.length, &ids)
                              : ls_ids_parse(ctx, list, strlen(list), &ids));
+    LS_TRY_GOTO(ls_tokenizer_check(ctx, tokenizer, ids.at, ids.count));
     LS_TRY_GOTO(ls_tokenizer_decode_text(ctx, tokenizer, ids.at, ids.count, flags, &out));
     status = print_text(cli, &out);
 fail:

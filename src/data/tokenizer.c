@@ -78,13 +78,20 @@ uint64_t ls_tokenizer_hash(const ls_tokenizer *tokenizer) {
     return tokenizer->hash;
 }
 
+ls_status ls_tokenizer_check(ls_ctx *ctx, const ls_tokenizer *tokenizer, const int32_t *ids,
+                             size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= tokenizer->vocabulary)
+            return LS_FAIL(ctx, LS_EINPUT, "the id %ld is outside the vocabulary of %lld",
+                           (long)ids[i], (long long)tokenizer->vocabulary);
+    return LS_OK;
+}
+
 ls_status ls_tokenizer_decode(ls_ctx *ctx, const ls_tokenizer *tokenizer, const int32_t *ids,
                               size_t count, ls_text *out) {
     ls_text_append(ctx, out, "", 0);
     for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || ids[i] >= tokenizer->vocabulary)
-            return LS_FAIL(ctx, LS_EINPUT, "the id %ld is outside the vocabulary of %lld",
-                           (long)ids[i], (long long)tokenizer->vocabulary);
+        LS_TRY(ls_tokenizer_check(ctx, tokenizer, &ids[i], 1));
         ls_bytes piece = ls__vocabulary_at(&tokenizer->pieces, ids[i]);
         ls_text_append(ctx, out, piece.at, piece.length);
     }

@@ -103,6 +103,9 @@ int32_t ls_tokenizer_end(const ls_tokenizer *tokenizer); /* the end of a documen
 /* The same for two tokenisers only where they give the same ids to every text. */
 uint64_t ls_tokenizer_hash(const ls_tokenizer *tokenizer);
 
+/* LS_EINPUT for an id outside the vocabulary. */
+ls_status ls_tokenizer_check(ls_ctx *ctx, const ls_tokenizer *tokenizer, const int32_t *ids,
+                             size_t count);
 /* Appends the bytes of the ids, each by itself: bytes of a cut sequence join to the bytes of the
  * whole, so any cut may be decoded alone. LS_EINPUT for an id outside the vocabulary. */
 ls_status ls_tokenizer_decode(ls_ctx *ctx, const ls_tokenizer *tokenizer, const int32_t *ids,
@@ -113,7 +116,8 @@ enum {
     LS_DECODE_UTF8 = 2,         /* bytes that are not UTF-8 become U+FFFD, as in the libraries */
 };
 /* Appends the text of a whole sequence as the library of its kind prints it: without the space that
- * encoding put in front, with WordPiece's clean-up. Ids that stand for nothing are left out. */
+ * encoding put in front, with WordPiece's clean-up. Ids that stand for nothing are left out, and so
+ * are those outside the vocabulary. */
 ls_status ls_tokenizer_decode_text(ls_ctx *ctx, const ls_tokenizer *tokenizer, const int32_t *ids,
                                    size_t count, unsigned flags, ls_text *out);
 
