@@ -56,14 +56,16 @@ typedef struct watched {
     bool done, late, alone;
 } watched;
 
-/* A terminal, so that lines come when they are printed and not by the kilobyte; -1: there is none.
- */
-static int terminal(int *inside) {
+/* Where a program prints: in *inside, and it is read from what is returned; -1: there is none. A
+ * terminal, so that lines come when they are printed and not by the kilobyte; a pipe in systems
+ * without terminals. */
+static int open_output(int *inside) {
     char name[128];
     struct termios how;
+    int pipe[2];
     const int outer = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (outer < 0) return -1;
-    if (grantpt(outer) == 0 && unlockpt(outer) == 0 && ptsname_r(outer, name, sizeof name) == 0 &&
+    if (outer >= 0 && grantpt(outer) == 0 && unlockpt(outer) == 0 &&
+        ptsname_r(outer, name, sizeof name) == 0 &&
         (*inside = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC)) >= 0) {
         if (tcgetattr(*inside, &how) == 0) {
             cfmakeraw(&how);
@@ -71,8 +73,10 @@ static int terminal(int *inside) {
         }
         return outer;
     }
-    close(outer);
-    return -1;
+    if (outer >= 0) close(outer);
+    if (pipe2(pipe, O_CLOEXEC) != 0) return -1;
+    *inside = pipe[1];
+    return pipe[0];
 }
 
 static _Noreturn void become(const ls_outside *outside, const char *const *words, int threads,
@@ -158,7 +162,7 @@ static void say_end(ls_outside *outside, int status, FILE *said) {
 bool ls_outside_run(ls_bench *bench, ls_outside *outside, const char *const *words,
                     bool (*enough)(const ls_bench *bench, const char *printed), ls_text *out) {
     const double most = bench->settings->patience, began = ls_clock();
-    int inside = -1, outer = terminal(&inside);
+    int inside = -1, outer = open_output(&inside);
     FILE *said = tmpfile();
     outside->why[0] = '\0';
     const pid_t process = outer < 0 ? -1 : fork();
