@@ -171,8 +171,11 @@ static void draw_excess(ls_page *page, const char *protocol) {
     }
     double *numbers = ls_new(page->ctx, 3 * room, sizeof *numbers), low = 0, high = 0;
     const char **arms = ls_new(page->ctx, 2 * page->count + 1, sizeof *arms);
-    if (numbers == NULL || arms == NULL) page->out->failed = true;
-    bar_values values = {numbers, numbers + room, numbers + 2 * room};
+    bar_values values = {0};
+    if (numbers == NULL || arms == NULL)
+        page->out->failed = true;
+    else
+        values = (bar_values){numbers, numbers + room, numbers + 2 * room};
     for (size_t g = 0; !page->out->failed && (count = ls_page_group(page, g, &group_title)) > 0;
          g++) {
         double group_low, group_high;
