@@ -15,8 +15,7 @@ __attribute__((weak)) void __lsan_ignore_object(void *pointer);
 
 static void *take_for_json(size_t bytes) {
     void *pointer = json_taken++ == json_fail_at ? NULL : malloc(bytes);
-    if (pointer != NULL && __lsan_ignore_object != NULL)
-        __lsan_ignore_object(pointer);
+    if (pointer != NULL && __lsan_ignore_object != NULL) __lsan_ignore_object(pointer);
     return pointer;
 }
 
