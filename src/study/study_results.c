@@ -386,7 +386,11 @@ static ls_status arm_timing(const evidence *e, json_t *list) {
     json_t *training = json_null(), *evaluation = NULL;
     const ls_study_arm *about = &e->study->arms[e->arm];
     if (about->trains) LS_TRY(job_cost(e, LS_STUDY_TRAIN, &training));
-    LS_TRY(job_cost(e, LS_STUDY_EVAL, &evaluation));
+    const ls_status status = job_cost(e, LS_STUDY_EVAL, &evaluation);
+    if (status != LS_OK) {
+        json_decref(training);
+        return status;
+    }
     json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:o}", "name", about->name, "training",
                                           training, "evaluation", evaluation, "results",
                                           list_of(e, "results", timing_row)));
