@@ -3,6 +3,7 @@
 
 enum {
     TILE = 8,
+    OF_CHUNK = LS_SCAN_CHUNK / TILE,
     PASSES = TILE * WARP / THREADS,
     FULL = 384,          /* blocks that keep a large device busy */
     STRIP_LEAST = 256,   /* tokens: what a strip costs more is little beside them */
@@ -11,7 +12,7 @@ enum {
 
 template <typename T> struct forward_tile {
     float step[TILE][CHANNELS], moved[TILE][CHANNELS]; /* moved: step * u */
-    float BC[2][TILE][2 * STATES];                     /* of this tile and the one before */
+    float BC[2][LS_SCAN_CHUNK][2 * STATES];            /* of this chunk and the next */
     float out[TILE][SHARERS][PADDED];
     channel_parameters own;
     struct {
@@ -23,10 +24,11 @@ template <typename T, bool RESULTS> struct forward_walk {
     const ls_cuda_scan<T> &job;
     const place at;
     forward_tile<T> &tile;
-    /* the thread's cells of the tile that is asked for next, and of the next results */
+    /* the thread's cells of the tile, and of the chunk, that is asked for next, and of the next
+     * results */
     const T *u, *delta, *z, *from_BC;
     T *y;
-    rows_BC<T, TILE> BC;
+    rows_BC<T, LS_SCAN_CHUNK> BC;
 
     __device__ __forceinline__ forward_walk(const ls_cuda_scan<T> &job, forward_tile<T> &tile)
         : job(job), at(place_of(job)), tile(tile) {
@@ -57,15 +59,17 @@ template <typename T, bool RESULTS> struct forward_walk {
         u += TILE * job.u.stride;
         delta += TILE * job.delta.stride;
         z += TILE * job.z.stride;
+    }
+    /* And for the next chunk's B and C. */
+    __device__ __forceinline__ void ask_BC(int64_t left) {
         BC.take(from_BC, BC.stride(job), left);
-        from_BC += TILE * (int64_t)BC.stride(job);
+        from_BC += LS_SCAN_CHUNK * (int64_t)BC.stride(job);
     }
 
     /* Of what has come. Tokens past the end are not walked through. */
     __device__ __forceinline__ void prepare(int which) {
         const auto &raw = tile.raw[which];
         bring_wait();
-        BC.put(tile.BC[which]);
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             const int t = at.row + pass * apart;
@@ -117,7 +121,10 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
     square rate, h = {};
     float steps[SQUARE] = {};
     int64_t left = at.end - at.begin;
-    if (left > 0) walk.ask(0, left);
+    if (left > 0) {
+        walk.ask(0, left);
+        walk.ask_BC(left);
+    }
     tile.own.take(job, at);
     load_rates(at, job.A_log, rate);
     if (RESULTS)
@@ -126,33 +133,47 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
                                    : job.before + at.b * job.E * STATES,
                     h);
     __syncthreads();
-    if (left > 0) walk.prepare(0);
+    if (left > 0) {
+        walk.prepare(0);
+        walk.BC.put(tile.BC[0]);
+    }
     for (int i = 0; left > 0; i++, left -= TILE) {
-        const int which = i % 2;
-        if (RESULTS && job.kept != NULL && i % (LS_SCAN_CHUNK / TILE) == 0) {
+        const int which = i % 2, part = i / OF_CHUNK % 2, first = i % OF_CHUNK * TILE;
+        if (RESULTS && job.kept != NULL && first == 0) {
             const int64_t chunk = (at.end - left) / LS_SCAN_CHUNK;
             store_square(at, job.kept + (at.b * job.chunks + chunk) * job.E * STATES, h);
         }
-        __syncthreads();
+        if (first == 0) {
+            __syncthreads(); /* B and C are the block's, all else a warp's own */
+            walk.ask_BC(left - LS_SCAN_CHUNK);
+        } else {
+            __syncwarp();
+        }
         walk.ask(1 - which, left - TILE);
-        const int here = ls_cuda_least(left, TILE);
-#pragma unroll 4
-        for (int t = 0; t < here; t++) {
-            advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first],
-                    &tile.BC[which][t][at.q * SQUARE], h);
+        const auto token = [&](int t) {
+            const float *const BC = tile.BC[part][first + t];
+            advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first], &BC[at.q * SQUARE], h);
             if (RESULTS) {
                 float out[SQUARE];
-                outputs(h, &tile.BC[which][t][STATES + at.q * SQUARE], out);
+                outputs(h, &BC[STATES + at.q * SQUARE], out);
                 ls_cuda_store<SQUARE>(&tile.out[t][at.q][at.first], out);
             } else {
 #pragma unroll
                 for (int k = 0; k < SQUARE; k++) steps[k] += tile.step[t][at.first + k];
             }
+        };
+        if (left >= TILE) {
+#pragma unroll
+            for (int t = 0; t < TILE; t++) token(t);
+        } else {
+#pragma unroll 1
+            for (int t = 0; t < (int)left; t++) token(t);
         }
         __syncwarp();
         /* side by side, so that neither waits; after the last tile come zeros */
         if (RESULTS) walk.finish(which, left);
         walk.prepare(1 - which);
+        if (first == LS_SCAN_CHUNK - TILE) walk.BC.put(tile.BC[1 - part]);
     }
     if (!RESULTS) {
         store_square(at, job.strip_states + strip_row(job, at) * job.E * STATES, h);

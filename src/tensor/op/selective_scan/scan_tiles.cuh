@@ -80,12 +80,16 @@ static __device__ __forceinline__ void load_square(const place &at, const float 
             memcpy(to.at[k], zero, sizeof zero);
     }
 }
+/* In one piece: the compiler takes an ordinary store of four floats apart here. */
+static __device__ __forceinline__ void store_row(float *to, const float (&from)[SQUARE]) {
+    __stcg((float4 *)to, make_float4(from[0], from[1], from[2], from[3]));
+}
 static __device__ __forceinline__ void store_square(const place &at, float *rows,
                                                     const square &from) {
     if (!at.exists) return;
 #pragma unroll
     for (int k = 0; k < SQUARE; k++)
-        ls_cuda_store<SQUARE>(rows + (at.e0 + at.first + k) * STATES + at.q * SQUARE, from.at[k]);
+        store_row(rows + (at.e0 + at.first + k) * STATES + at.q * SQUARE, from.at[k]);
 }
 
 static __device__ __forceinline__ void load_rates(const place &at, const float *A_log,

@@ -42,7 +42,7 @@ template <typename T> struct backward_tile {
 static __device__ __forceinline__ void leave(float *slot, const square &h) {
 #pragma unroll
     for (int k = 0; k < SQUARE; k++)
-        ls_cuda_store<SQUARE>(slot + (k * THREADS + (int)threadIdx.x) * SQUARE, h.at[k]);
+        store_row(slot + (k * THREADS + (int)threadIdx.x) * SQUARE, h.at[k]);
 }
 static __device__ __forceinline__ void fetch(const float *slot, square &h) {
 #pragma unroll
@@ -230,7 +230,8 @@ template <typename T> struct again_rows {
     }
 };
 
-/* Leaves the states before each of a chunk's tiles; h is that before the first. */
+/* Leaves the states before each of a chunk's tiles but the last; h is that before the first, and then
+ * that before the last. */
 template <typename T>
 static __device__ __forceinline__ void walk_again(const ls_cuda_scan<T> &job, const place &at,
                                                   const square &rate, int64_t chunk, int tiles,
@@ -250,7 +251,8 @@ static __device__ __forceinline__ void walk_again(const ls_cuda_scan<T> &job, co
             for (int t = t0; t < t0 + TILE; t++)
                 advance(rate, &tile.again.step[t][at.first], &tile.again.moved[t][at.first],
                         &tile.again.BC[which][t][at.q * SQUARE], h);
-            leave(slots + ((begin + t0) / TILE + 1) * FLOATS_OF_STATE, h);
+            const int next = (begin + t0) / TILE + 1;
+            if (next < tiles - 1) leave(slots + next * FLOATS_OF_STATE, h);
         }
         __syncwarp();
     }
@@ -286,12 +288,15 @@ static __device__ __forceinline__ void put_channels(const place &at,
     dBC[threadIdx.x / WARP][c / SQUARE * STATES + at.q * SQUARE + c % SQUARE] = both[0];
 }
 
-template <typename T>
+/* From the states after token t to those before it. The tile's LAST token is walked through forward
+ * here too, while its operands and decays are at hand. */
+template <bool LAST, bool GATED, typename T>
 static __device__ __forceinline__ void back(const place &at, const square &rate, int which, int t,
                                             const square &before, const square &after,
                                             carried &sums, backward_tile<T> &tile) {
     float step[SQUARE], moved[SQUARE], dy[SQUARE], B[SQUARE], C[SQUARE];
     float along_A[SQUARE] = {}, along_B[SQUARE] = {}, dB[SQUARE] = {}, dC[SQUARE] = {};
+    float out[SQUARE] = {};
     ls_cuda_load<SQUARE>(&tile.step[t][at.first], step);
     ls_cuda_load<SQUARE>(&tile.moved[t][at.first], moved);
     ls_cuda_load<SQUARE>(&tile.dy[t][at.first], dy);
@@ -304,13 +309,16 @@ static __device__ __forceinline__ void back(const place &at, const square &rate,
             const float decay = ls_scan_exp2(step[k] * rate.at[k][i]);
             const float here = sums.later.at[k][i] + dy[k] * C[i], earlier = here * decay;
             const float through = earlier * before.at[k][i];
+            const float h = LAST ? decay * before.at[k][i] + moved[k] * B[i] : after.at[k][i];
             sums.later.at[k][i] = earlier;
+            if (LAST && GATED) out[k] += h * C[i];
             dB[i] += here * moved[k];
-            dC[i] += dy[k] * after.at[k][i];
+            dC[i] += dy[k] * h;
             along_B[k] += here * B[i];
             along_A[k] += through * rate.at[k][i];
             sums.dA.at[k][i] += step[k] * through;
         }
+    if (LAST && GATED) put_states(at, tile, OUT, t, out);
     put_states(at, tile, ALONG_A, t, along_A);
     put_states(at, tile, ALONG_B, t, along_B);
     put_channels(at, tile.dBC[which][t], dB, dC);
@@ -320,10 +328,10 @@ template <typename T, bool GATED>
 static __device__ __forceinline__ void there_and_back(const place &at, const square &rate,
                                                       int which, const square &h, carried &sums,
                                                       backward_tile<T> &tile) {
-    square states[TILE + 1];
+    square states[TILE];
     states[0] = h;
 #pragma unroll
-    for (int t = 0; t < TILE; t++) {
+    for (int t = 0; t < TILE - 1; t++) {
         states[t + 1] = states[t];
         advance(rate, &tile.step[t][at.first], &tile.moved[t][at.first],
                 &tile.BC[which][t][at.q * SQUARE], states[t + 1]);
@@ -332,9 +340,10 @@ static __device__ __forceinline__ void there_and_back(const place &at, const squ
         outputs(states[t + 1], &tile.BC[which][t][STATES + at.q * SQUARE], out);
         put_states(at, tile, OUT, t, out);
     }
+    back<true, GATED>(at, rate, which, TILE - 1, states[TILE - 1], h, sums, tile);
 #pragma unroll
-    for (int t = TILE - 1; t >= 0; t--)
-        back(at, rate, which, t, states[t], states[t + 1], sums, tile);
+    for (int t = TILE - 2; t >= 0; t--)
+        back<false, GATED>(at, rate, which, t, states[t], states[t + 1], sums, tile);
 }
 
 /* ---- kernels ---- */
@@ -416,7 +425,6 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
         rows.BC.put(tile.BC[(tiles - 1) % 2]);
         __syncthreads();                       /* the sums use the room of the first way */
         int here = count - (tiles - 1) * TILE; /* tokens from a tile to the end */
-        fetch(slots + (tiles - 1) * FLOATS_OF_STATE, h);
         rows.prepare(here);
         for (int i = tiles - 1; i >= 0; i--) {
             const int which = i % 2, next = i > 0 ? i - 1 : 0;
