@@ -35,6 +35,19 @@ come 1
 ends "a rank killed among those that wait" "4 4 137 4"
 said "rank 2 of 4 is gone"
 
+# one that comes after that and does not belong there ends with wrong use, the last one as all do
+begin 0 2 3
+kill -9 $process_2
+wait $process_3 || :
+unset process_3
+code=0
+start_rank 1 3 $one
+wait $! || code=$?
+[ $code -eq 2 ] || fail "a stranger after the end gave $code"
+come 1
+ends "a rank killed before a stranger came" "4 4 137"
+said "rank 2 of 4 is gone"
+
 # one is killed when all have come and not all are linked: it stands still until then
 begin 0 1 2
 kill -STOP $process_2

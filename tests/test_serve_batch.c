@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "failing_allocator.h"
 #include "serve/answer.h"
 
 enum { JOBS = 12, CONTEXT = 96 };
@@ -213,11 +214,40 @@ static void test_prefixes_bounded(void **unused) {
     world_close(&w);
 }
 
+/* Want of memory ends a request and says so, or was no failure: then nothing of it is left to be
+ * told of a later one. */
+static void test_starved(void **unused) {
+    (void)unused;
+    world w;
+    int64_t unnoticed = 0;
+    bool failed = true;
+    world_open(&w, "mixer.heads=2 model.position=rope");
+    failing_allocator memory = {.fail_at = -1};
+    w.ctx.allocator = (ls_allocator){.take = failing_take, .give = failing_give, .user = &memory};
+    for (int64_t k = 0; failed; k++) {
+        ls_batch *batch = batch_of(&w, 1, 1 << 20);
+        ls_job *job = job_of(&w, 8);
+        ls_batch_add(batch, job);
+        memory = (failing_allocator){.fail_at = k};
+        run(batch);
+        failed = memory.taken > k;
+        memory.fail_at = -1;
+        if (job->status != LS_OK) assert_int_equal(job->status, LS_ENOMEM);
+        unnoticed += failed && job->status == LS_OK;
+        assert_int_equal(w.ctx.error.code, LS_OK);
+        ls_job_free(&w.ctx, job);
+        ls_batch_free(batch);
+    }
+    assert_true(unnoticed > 0);
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_alone),
         cmocka_unit_test(test_early_ends),
         cmocka_unit_test(test_prefixes_bounded),
+        cmocka_unit_test(test_starved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

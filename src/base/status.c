@@ -90,8 +90,8 @@ static void put_sentence(ls_error *error, const char *format, va_list arguments)
 
 ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, const char *format,
                      ...) {
-    /* The first failure is the cause; what follows from it must not overwrite it. */
-    if (ctx->error.code != LS_OK) return code;
+    /* The first failure is the cause; what follows from it overwrites neither sentence nor code. */
+    if (ctx->error.code != LS_OK) return ctx->error.code;
     ctx->error.code = code;
     ctx->error.file = file;
     ctx->error.line = line;

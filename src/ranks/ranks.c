@@ -123,12 +123,12 @@ bool ls_ranks_speaks(const ls_ranks *ranks) {
 
 /* The other is gone, or will not come any more: nobody there can say why. */
 static ls_status miss(ls_ctx *ctx, ls_ranks *ranks, int rank, ls_status code, const char *how) {
-    LS_FAIL(ctx, code, "rank %d of %d %s", rank, ranks->size, how);
-    ranks->failure = (ls_rank_failure){.rank = rank, .code = code};
-    if (ranks->rank != 0 && rank == 0) return code; /* rank 1 says so: ls_ranks_speaks */
+    const ls_status first = LS_FAIL(ctx, code, "rank %d of %d %s", rank, ranks->size, how);
+    ranks->failure = (ls_rank_failure){.rank = rank, .code = first};
+    if (ranks->rank != 0 && rank == 0) return first; /* rank 1 says so: ls_ranks_speaks */
     snprintf(ranks->failure.message, sizeof ranks->failure.message, "%.*s",
              (int)sizeof ranks->failure.message - 1, ctx->error.message);
-    return code;
+    return first;
 }
 
 ls_status ls__ranks_judge(ls_ctx *ctx, ls_ranks *ranks, int with, ls_rank_result result,

@@ -131,6 +131,7 @@ static void tell_late(ls_meeting *m, ls_status status) {
     const ls_tcp *tcp = m->tcp;
     const ls_rank_failure word = ls__failure_of(tcp->ctx, 0, status);
     const double until = ls_clock() + LATE_SECONDS;
+    const ls_error first = tcp->ctx->error;
     int missing = 0;
     give_spare(m);
     for (int i = 1; i < tcp->size; i++) missing += tcp->links[i] < 0;
@@ -139,13 +140,15 @@ static void tell_late(ls_meeting *m, ls_status status) {
         struct pollfd at = {.fd = m->listener, .events = POLLIN};
         int rank = 0;
         if (poll(&at, 1, LS_MEET_LOOK) <= 0) continue;
+        tcp->ctx->error = (ls_error){0}; /* one that is not taken in hears why */
         const ls_status came = ls__meet_accept(m, &rank);
-        if (came == LS_EIO) return; /* there is no socket for anybody */
+        if (came == LS_EIO) break; /* there is no socket for anybody */
         if (came != LS_OK || rank == 0) continue;
         missing -= send_word(m, rank, &word, sizeof word);
         close(tcp->links[rank]); /* for the next one */
         tcp->links[rank] = -1;
     }
+    tcp->ctx->error = first;
 }
 
 static ls_status meet_first(ls_meeting *m) {

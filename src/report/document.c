@@ -150,7 +150,6 @@ static ls_status put_figures(document *d, const char *at, const char *part) {
     ls_paper paper = {.page = &page, .out = &d->out};
     d->parts++;
     if (ls_figures_part(&paper, d->figures, part)) return LS_OK;
-    LS_TRY(ls_html_status(d->ctx, &d->out)); /* it may be there, and memory short */
     return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the figures of %s have nothing for `%s`", d->path,
                    line_of(d, at), d->name, part);
 }

@@ -200,7 +200,9 @@ static ls_status keep_prefix(ls_batch *batch, ls_choice *choice, const double *l
     const bool scores = scores_prompt(choice);
     ls_status status = ls_prefix_keep(batch->ctx, &batch->prefixes, prompt->at, at, choice->stream,
                                       scores ? &choice->scored : NULL, last, batch->vocabulary);
-    return status == LS_ENOMEM ? LS_OK : status; /* then it is computed again */
+    if (status != LS_ENOMEM) return status;
+    batch->ctx->error = (ls_error){0}; /* it is computed again */
+    return LS_OK;
 }
 
 /* The next piece: a chunk, or the largest power of two that is left. */
