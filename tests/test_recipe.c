@@ -50,6 +50,9 @@ static void test_read(void **unused) {
         {"a: |\n  one\n  ", "a=one\n;"}, /* blanks at the end of the text are no line of it */
         {"a: >\n  one\n   ", "a=one\n;"},
         {"a: |-\nb: |-\n  x\r\n  y", "a=;b=x\ny;"},
+        {"a: |\n\n  \n \n  one\n\n  two\n\n\nb: 1", "a=\n\n\none\n\ntwo\n;b=1;"},
+        {"a: >\n\n\n  one\n  two\n", "a=\n\none two\n;"},
+        {"a:\n  b: |-\r\n\r\n    x\r\n  c: |\n\n   \nd: >\n\n", "a.b=\nx;a.c=;d=;"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ls_ctx ctx = ls_ctx_default();
@@ -81,6 +84,7 @@ static void test_refused(void **unused) {
         {"a: [|]", "quote the text"},
         {"a: >2\n  text", "behind > or | only a - may stand"},
         {"a: >\n  text\n    deeper", "line 3: the lines of a text below >"},
+        {"a: |\n   \n  text\n", "line 3: an empty line above this one has more blanks"},
         {"a: >\n  text\n c: 1", "line 3: this line is indented deeper"},
         {"%YAML 1.2\n", "quote the text"},
         {"? a\n: b", "quote the text"},

@@ -11,6 +11,7 @@
 #include <utf8proc.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/settings.h"
 
 enum { RECIPE_BYTES = 1 << 20, DEPTH_MAX = 16, KEY_BYTES = 256, NAME_BYTES = 200 };
@@ -193,11 +194,12 @@ static ls_status scalar(reader *r, bool bracketed, ls_text *out) {
 }
 
 /* Text below > (its lines are joined by blanks, an empty line parts paragraphs) or | (as it
- * stands), which end with a line break unless a - follows. Ends on the line after the text. */
+ * stands), which end with a line break unless a - follows. Empty lines before it are line breaks.
+ * Ends on the line after the text. */
 static ls_status text_below(reader *r, ls_text *out) {
     const bool folded = peek(r, 0) == '>', stripped = peek(r, 1) == '-';
     const int64_t above = r->indent;
-    int64_t indent = -1, breaks = 0;
+    int64_t indent = -1, breaks = 0, deepest = 0;
     r->at += stripped ? 2 : 1;
     skip_blanks(r);
     if (!line_is_over(r)) return bad(r, "behind > or | only a - may stand");
@@ -206,7 +208,8 @@ static ls_status text_below(reader *r, ls_text *out) {
         while (peek(r, 0) == ' ') r->at++;
         const int64_t here = r->at - start;
         if (strchr("\r\n", peek(r, 0)) != NULL) { /* an empty line; the last has no line break */
-            breaks += indent >= 0;
+            breaks++;
+            if (indent < 0) deepest = ls_max(deepest, here);
             continue;
         }
         if (here <= above || (indent >= 0 && here < indent)) {
@@ -215,10 +218,12 @@ static ls_status text_below(reader *r, ls_text *out) {
         }
         if (folded && indent >= 0 && here > indent)
             return bad(r, "the lines of a text below > are indented alike");
+        if (here < deepest)
+            return bad(r, "an empty line above this one has more blanks than its indentation");
         if (indent >= 0 && folded && breaks == 0) ls_text_append(r->ctx, out, " ", 1);
-        for (int64_t i = folded ? 1 : 0; indent >= 0 && i <= breaks; i++)
+        for (int64_t i = folded || indent < 0 ? 1 : 0; i <= breaks; i++)
             ls_text_append(r->ctx, out, "\n", 1);
-        breaks = 0;
+        breaks = deepest = 0;
         if (indent < 0) indent = here;
         for (start += indent; peek(r, 0) != '\n' && peek(r, 0) != '\0'; r->at++)
             if (peek(r, 0) != '\r') last = r->at + 1;
