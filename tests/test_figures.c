@@ -317,6 +317,12 @@ static void merging(void **state) {
     assert_non_null(strstr(ctx.error.message, "figures of two machines (m, n)"));
     assert_null(merge(&ctx, "{\"machine\": {\"name\": \"m\", \"threads\": 2}}",
                       "{\"machine\": {\"name\": \"m\", \"threads\": 4}}", LS_EINPUT));
+    ctx.error = (ls_error){0};
+    assert_null(merge(&ctx, "{\"machine\": {\"name\": \"m\"}}",
+                      "{\"machine\": {\"name\": \"m\", \"threads\": 4}}", LS_EINPUT));
+    ctx.error = (ls_error){0};
+    json_decref(
+        merge(&ctx, "{\"machine\": {\"name\": \"m\"}}", "{\"machine\": {\"name\": \"m\"}}", LS_OK));
     /* a device is the same beside other threads */
     json_decref(merge(&ctx, "{\"machine\": {\"name\": \"m\", \"threads\": 2}}",
                       "{\"machine\": {\"name\": \"m\", \"threads\": 4, \"processor\": \"p\"}}",

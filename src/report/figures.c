@@ -205,10 +205,12 @@ bool ls_figures_same_row(const json_t *a, const json_t *b, const char *except) {
 
 /* Threads decide nothing where a device computes. */
 static bool same_machine(const json_t *a, const json_t *b) {
+    const json_t *ours = json_object_get(a, "threads"), *theirs = json_object_get(b, "threads");
     const bool device =
         json_object_get(a, "processor") != NULL || json_object_get(b, "processor") != NULL;
+    const bool unsaid = ours == NULL && theirs == NULL; /* which are equal to nothing */
     return strcmp(ls_member_text(a, "name"), ls_member_text(b, "name")) == 0 &&
-           (device || json_equal(json_object_get(a, "threads"), json_object_get(b, "threads")));
+           (device || unsaid || json_equal(ours, theirs));
 }
 
 /* Of what was measured of the machine the highest counts: other work can only lower it. */
