@@ -143,6 +143,15 @@ code=0
 "$program" recl losses.safetensors 2>err.txt || code=$?
 [ $code -eq 2 ] && grep -q "MODEL:CONTEXT:FILE" err.txt || fail "a bare file left with $code"
 
+# the memory in its last column is in MB of 10^6 bytes
+"$program" eval runs/a eval.lengths=16,64 eval.tokens=0 >table.txt
+"$program" eval runs/a eval.lengths=16,64 eval.tokens=0 --json | python3 -c '
+import json, sys
+wanted = ["MB"] + ["%.1f" % (1e-6 * row["bytes"]) for row in json.load(sys.stdin)["results"]]
+got = [line.split()[-1] for line in open("table.txt") if line.split()[:1] in (["protocol"], ["nonoverlap"])]
+assert got == wanted, (got, wanted)
+' || fail "the memory of eval is in another unit"
+
 # evaluation: the same numbers however it is chunked, in a file and as JSON
 "$program" eval runs/a eval.lengths=16,32,64 eval.tokens=0 --json >one.json
 "$program" eval runs/a eval.lengths=16,32,64 eval.tokens=0 eval.chunk=7 eval.batch=3 --json >two.json

@@ -36,16 +36,16 @@ void *ls_far_new(ls_ctx *ctx, size_t bytes) {
         how = MAP_SHARED;
         if ((fd = new_file(bytes)) < 0) {
             LS_FAIL(ctx, LS_ENOMEM,
-                    "%s has no room for %.2f GiB of keys and values: %s (see TMPDIR)", folder(),
-                    (double)bytes / (1 << 30), strerror(errno));
+                    "%s has no room for %.2f GB of keys and values: %s (see TMPDIR)", folder(),
+                    1e-9 * (double)bytes, strerror(errno));
             return NULL;
         }
     }
     void *far = mmap(NULL, bytes, PROT_READ | PROT_WRITE, how, fd, 0);
     if (fd >= 0) close(fd);
     if (far != MAP_FAILED) return far;
-    LS_FAIL(ctx, LS_ENOMEM, "%.2f GiB of keys and values cannot be mapped: %s",
-            (double)bytes / (1 << 30), strerror(errno));
+    LS_FAIL(ctx, LS_ENOMEM, "%.2f GB of keys and values cannot be mapped: %s", 1e-9 * (double)bytes,
+            strerror(errno));
     return NULL;
 }
 

@@ -6,22 +6,16 @@
 
 #include "base/sanitize.h"
 
-static double mib(size_t bytes) {
-    return (double)bytes / (1 << 20);
-}
-
 /* What is wanted, and what the machine has. */
 static void say_want(ls_ctx *ctx, size_t bytes) {
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    const double has = pages > 0 && page > 0 ? mib((size_t)pages) * (double)page / 1024 : 0;
-    if (bytes < (size_t)1 << 20)
+    const double has = pages > 0 && page > 0 ? 1e-9 * (double)pages * (double)page : 0;
+    const double megabytes = 1e-6 * (double)bytes;
+    if (megabytes < 1)
         LS_FAIL(ctx, LS_ENOMEM, "no memory for a buffer of %zu bytes", bytes);
-    else if (bytes < (size_t)1 << 30)
-        LS_FAIL(ctx, LS_ENOMEM, "no memory for a buffer of %.1f MiB (this machine has %.1f GiB)",
-                mib(bytes), has);
     else
-        LS_FAIL(ctx, LS_ENOMEM, "no memory for a buffer of %.1f GiB (this machine has %.1f GiB)",
-                mib(bytes) / 1024, has);
+        LS_FAIL(ctx, LS_ENOMEM, "no memory for a buffer of %.1f %s (this machine has %.1f GB)",
+                megabytes < 1e3 ? megabytes : 1e-3 * megabytes, megabytes < 1e3 ? "MB" : "GB", has);
 }
 
 void *ls_new_raw(ls_ctx *ctx, size_t count, size_t size) {

@@ -93,8 +93,8 @@ static ls_status run(ls_cli *cli) {
     ls_text_printf(ctx, &text, "instructions     %s; kernels in use: %s\n", machine.instructions,
                    isa);
     ls_text_printf(ctx, &text, "threads          %d\n", ctx->threads);
-    ls_text_printf(ctx, &text, "memory           %.1f GiB, read at %.1f GB/s\n",
-                   (double)machine.memory_bytes / (1 << 30), 1e-9 * bandwidth);
+    ls_text_printf(ctx, &text, "memory           %.1f GB, read at %.1f GB/s\n",
+                   1e-9 * (double)machine.memory_bytes, 1e-9 * bandwidth);
     ls_text_printf(ctx, &text, "matrix products  f32 %.0f, bf16 %.0f GFLOP/s\n", 1e-9 * f32,
                    1e-9 * bf16);
     ls_text_printf(ctx, &text, "oneDNN           %s\n", machine.onednn);

@@ -111,13 +111,13 @@ static void print_bits(ls_ctx *ctx, double bits, ls_text *out) {
 
 static void print_judged(ls_ctx *ctx, const ls_eval_results *results, ls_text *out) {
     ls_text_printf(ctx, out, "%8s %8s %10s %11s %9s %11s %10s %8s\n", "length", "samples",
-                   "answers", "right, %", "whole, %", "nats/answer", "tokens/s", "MiB");
+                   "answers", "right, %", "whole, %", "nats/answer", "tokens/s", "MB");
     for (size_t i = 0; i < results->count; i++) {
         const ls_eval_row *row = &results->rows[i];
         ls_text_printf(
             ctx, out, "%8" PRId64 " %8" PRId64 " %10" PRId64 " %11.2f %9.2f %11.4f %10.0f %8.1f\n",
             row->length, row->windows, row->tokens, 100 * row->accuracy, 100 * row->exact,
-            row->loss, row->tokens_per_second, (double)row->bytes / (1024 * 1024));
+            row->loss, row->tokens_per_second, 1e-6 * (double)row->bytes);
     }
     ls_text_printf(ctx, out,
                    "trained at %" PRId64 " tokens; whole: samples with every answer right\n",
@@ -131,7 +131,7 @@ void ls_eval_results_print(ls_ctx *ctx, const ls_eval_results *results, ls_text 
     }
     ls_text_printf(ctx, out, "%-11s %7s %7s %10s %10s %10s %8s %8s %5s %8s %6s\n", "protocol",
                    "length", "stride", "perplexity", "nats/token", "bits/byte", "excess", "tokens",
-                   "docs", "tokens/s", "MiB");
+                   "docs", "tokens/s", "MB");
     for (size_t i = 0; i < results->count; i++) {
         const ls_eval_row *row = &results->rows[i];
         ls_text_printf(ctx, out, "%-11s %7" PRId64 " %7" PRId64 " %10.4f %10.4f", row->protocol,
@@ -139,7 +139,7 @@ void ls_eval_results_print(ls_ctx *ctx, const ls_eval_results *results, ls_text 
         print_bits(ctx, row->bits_per_byte, out);
         ls_text_printf(ctx, out, " %+8.4f %8" PRId64 " %5" PRId64 " %8.0f %6.1f\n", row->excess,
                        row->tokens, row->documents, row->tokens_per_second,
-                       (double)row->bytes / (1024 * 1024));
+                       1e-6 * (double)row->bytes);
     }
     ls_text_printf(ctx, out,
                    "trained at %" PRId64 " tokens; excess: nats/token above a loss that stays flat "

@@ -349,8 +349,8 @@ static void put_machine(ls_paper *p, const json_t *figures) {
     if (json_object_get(m, "instructions") != NULL)
         ls__figures_join(text, sizeof text, "; ", ls_member_text(m, "instructions"));
     if (memory > 0) {
-        ls__figures_real(memory / (1 << 30), 1, number, sizeof number);
-        snprintf(one, sizeof one, "%s GiB", number);
+        ls__figures_real(1e-9 * memory, 1, number, sizeof number);
+        snprintf(one, sizeof one, "%s GB", number);
         ls__figures_join(text, sizeof text, "; ", one);
     }
     if (json_object_get(m, "system") != NULL)

@@ -18,7 +18,7 @@ static const measure measures[] = {
     {"excess", "Excess over the flat tail in nats per token", 3, 1, true, false, NULL},
     {"accuracy", "Right answers in percent", 1, 100, false, true, NULL},
     {"exact", "Samples with no wrong answer in percent", 1, 100, false, true, NULL},
-    {"state_bytes", "State of one sequence in KiB", 1, 1.0 / 1024, false, false,
+    {"state_bytes", "State of one sequence in MB", 3, 1e-6, false, false,
      "with room for all of it"}};
 enum { MEASURES = sizeof measures / sizeof *measures };
 

@@ -67,8 +67,8 @@ void *ls_device_take(ls_ctx *ctx, size_t count, size_t size) {
     void *there = NULL;
     if (!__builtin_mul_overflow(count, size, &bytes)) there = ctx->device->take(ctx->device, bytes);
     if (there == NULL)
-        LS_FAIL(ctx, LS_ENOMEM, "the device has no room for %.2f GiB",
-                (double)count * (double)size / (1 << 30));
+        LS_FAIL(ctx, LS_ENOMEM, "the device has no room for %.2f GB",
+                1e-9 * (double)count * (double)size);
     return there;
 }
 
@@ -90,8 +90,8 @@ void *ls_device_take_far(ls_ctx *ctx, size_t bytes) {
     if (!is_far(ctx)) return ls_far_new(ctx, bytes);
     void *far = ctx->device->take_far(ctx->device, bytes);
     if (far == NULL)
-        LS_FAIL(ctx, LS_ENOMEM, "the host has no room for %.2f GiB of keys and values",
-                (double)bytes / (1 << 30));
+        LS_FAIL(ctx, LS_ENOMEM, "the host has no room for %.2f GB of keys and values",
+                1e-9 * (double)bytes);
     return far;
 }
 
