@@ -11,7 +11,7 @@ refuses() {
     shift 2
     "$program" "$@" >out.txt 2>err.txt
     code=$?
-    if [ $code -ne "$wanted" ] || ! grep -q "^longshot: .*$words" err.txt ||
+    if [ $code -ne "$wanted" ] || ! unbroken err.txt | grep -q "^longshot: .*$words" ||
         [ "$(grep -c '^longshot: ' err.txt)" -ne 1 ]; then
         echo "FAILED: longshot $*: exit $code, wanted $wanted and \"$words\", got:" >&2
         cat err.txt >&2
@@ -76,6 +76,10 @@ refuses 3 "is no text" train data.corpus=binary.txt train.steps=1 out=binary
 refuses 2 "choose one of" train device=tpu data.corpus=text.txt
 refuses 2 "did you mean attention" train model.mixer=atention data.corpus=text.txt
 refuses 2 "there are study, report, train" unrelated
+# long lists go on below, between the name of the program and the hint
+refuses 2 "there are associative_recall, .*[a-z], text_pairs$" train task=unrelated data.corpus=text.txt
+[ "$(wc -l <err.txt)" -eq 4 ] && ! grep -q '.\{101\}' err.txt ||
+    { echo "FAILED: a list of names has other lines: $(cat err.txt)" >&2; failures=$((failures + 1)); }
 refuses 2 "there are alibi, .*, xpos" train model.position=unrelated data.corpus=text.txt
 refuses 2 "did you mean xpos" train model.position=xpso data.corpus=text.txt
 refuses 2 "did you mean tiny" train model.preset=tinny data.corpus=text.txt

@@ -5,7 +5,7 @@ program=$(realpath "$1")
 source=$2
 . "$source/tests/scratch.sh"
 mkdir bin plain
-for tool in gzip env sh mkdir printf ln cat grep; do ln -s "$(command -v $tool)" plain/$tool; done
+for tool in gzip env sh mkdir printf ln cat grep sed; do ln -s "$(command -v $tool)" plain/$tool; done
 cat >bin/apt-get <<'S'
 #!/bin/sh
 [ "$*" = "-q download vim-runtime" ] || { echo "E: no package $*"; exit 100; }

@@ -143,11 +143,14 @@ grep -q "the trainings take about [0-9]* hours" check.txt && ! grep -q 'e+' chec
 
 # an arm that fails is told in a sentence and does not take the others along
 code=0
-"$program" study tiny.yaml out=part arms.bad.data.corpus=nowhere \
+nowhere="nowhere, one, of, many, names, so, that, the, sentence, is, longer, than, its, line, in, the, log"
+"$program" study tiny.yaml out=part "arms.bad.data.corpus=$nowhere" \
     arms.bad-bca.from=bad arms.bad-bca.extend=bca seeds=1 \
     train.steps=2 >/dev/null 2>err.txt || code=$?
 [ $code -eq 3 ] || fail "a failed arm left with $code"
-grep -q "^longshot: bad, seed 1: the training failed: " err.txt || fail "the failed arm is not named"
+sed -e :a -e '$!N; s/\n \{12\}/ /; ta' -e 'P; D' err.txt >said.txt # without its breaks
+grep -q "^longshot: bad, seed 1: the training failed: the corpus $nowhere: No such file" said.txt ||
+    fail "the failed arm is not named: $(cat err.txt)"
 python3 - <<'P'
 import json
 arms = {a["name"]: a for a in json.load(open("part/results.json"))["arms"]}

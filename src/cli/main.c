@@ -272,11 +272,30 @@ static void on_exit_of_another(void) {
     _exit(ls_status_exit_code(LS_ENOMEM));
 }
 
+/* One that lists more names than fit its line goes on below. It is broken beside a name alone, a
+ * word between commas: others stay whole, with their paths. Who reads it in a log knows the rest by
+ * its indentation (study/study_jobs.c): that of the hint is another. */
+static void print_sentence(const char *text) {
+    enum { COLUMNS = 100, MARGIN = 12 };
+    size_t column = (size_t)fprintf(stderr, "longshot:");
+    for (bool first = true, before = false; *text != '\0'; first = false) {
+        const char *comma = strstr(text, ", ");
+        const size_t piece = comma == NULL ? strlen(text) : (size_t)(comma + 1 - text);
+        const bool name = comma != NULL && memchr(text, ' ', piece) == NULL;
+        const bool listed = !first && (name || before);
+        before = name;
+        if (listed && column + 1 + piece > COLUMNS)
+            column = (size_t)fprintf(stderr, "\n%*s", MARGIN - 1, "") - 1;
+        column += (size_t)fprintf(stderr, " %.*s", (int)piece, text);
+        text += piece + (comma != NULL);
+    }
+    fputc('\n', stderr);
+}
+
 static void print_error(ls_cli *cli, ls_status status) {
     ls_error *error = &cli->ctx.error;
     ls_plain(error->message, false); /* it may quote what stands in a file */
-    fprintf(stderr, "longshot: %s\n",
-            error->code != LS_OK ? error->message : ls_status_sentence(status));
+    print_sentence(error->code != LS_OK ? error->message : ls_status_sentence(status));
     if (status == LS_EUSE && cli->verb != NULL && strcmp(cli->verb->name, "help") != 0)
         fprintf(stderr, "          see `longshot help %s` for the keys and their ranges\n",
                 cli->verb->name);

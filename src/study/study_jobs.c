@@ -203,18 +203,26 @@ fail:
     return status;
 }
 
-/* The one sentence that a failed call wrote last: "longshot: ..." */
+/* The one sentence that a failed call wrote last: "longshot: ...", which goes on in lines that are
+ * indented more than the hint below it. */
 static void last_sentence(const runner *r, const ls_study_job *j, char *out, size_t bytes) {
-    static const char mark[] = "longshot: ";
+    static const char mark[] = "longshot: ", more[] = "\n            ";
     char path[LS_STUDY_PATH_BYTES];
     ls_ctx quiet = *r->ctx; /* a log that cannot be read must not become the error */
     ls_text log = {0};
     snprintf(out, bytes, "it ended without a word");
     if (job_path(r, j, "log", path) == LS_OK && ls_file_read(&quiet, path, LOG_MAX, &log) == LS_OK)
-        for (const char *at = log.bytes; (at = strstr(at, mark)) != NULL; at++)
-            if (at == log.bytes || at[-1] == '\n')
-                snprintf(out, bytes, "%.*s", (int)strcspn(at + strlen(mark), "\n"),
-                         at + strlen(mark));
+        for (const char *at = log.bytes; (at = strstr(at, mark)) != NULL; at++) {
+            if (at != log.bytes && at[-1] != '\n') continue;
+            const char *line = at + strlen(mark);
+            size_t length = strcspn(line, "\n"), used = 0;
+            used = (size_t)snprintf(out, bytes, "%.*s", (int)length, line);
+            while (strncmp(line + length, more, strlen(more)) == 0 && used < bytes) {
+                line += length + strlen(more) - 1; /* with one blank */
+                length = strcspn(line, "\n");
+                used += (size_t)snprintf(out + used, bytes - used, "%.*s", (int)length, line);
+            }
+        }
     ls_text_clear(r->ctx, &log);
 }
 
