@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "failing_allocator.h"
+#include "failing_json.h"
 #include "model/family_write.h"
 #include "train/export.h"
 
@@ -396,30 +397,74 @@ static void what_stands_there_is_not_overwritten(void **state) {
     expect(&ctx, ls_folder_remove(&ctx, path));
 }
 
-/* Without memory at any place: an error, nothing lost, nothing left. */
+typedef struct choosing {
+    const ls_model_config *model;
+    const char *family;
+    bool gguf;
+} choosing;
+
+static ls_status choose_once(ls_ctx *ctx, void *user) {
+    const choosing *c = user;
+    const ls_family_type *type;
+    json_t *config;
+    const ls_status status = ls_family_choose(ctx, c->model, c->family, c->gguf, &type, &config);
+    json_decref(config);
+    return status;
+}
+
+/* No family is said to lack what there was no memory for. */
+static void without_memory_no_family_is_refused(void **state) {
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_trained trained;
+        open_model(&ctx, cases[i].settings, cases[i].extend, &trained);
+        choosing c = {&trained.config, cases[i].family, cases[i].gguf};
+        fail_each_allocation(choose_once, &c);
+        fail_each_json(choose_once, &c);
+        ls_trained_clear(&trained);
+    }
+}
+
+/* One export with its k-th allocation failing, or the k-th of jansson's; false: it needs fewer. */
+static bool export_without(ls_trained *trained, const ls_export_settings *settings, bool json,
+                           int64_t k, ls_status *status) {
+    failing_allocator failing = {.fail_at = json ? -1 : k};
+    ls_ctx ctx = failing_ctx(&failing), *own = trained->ctx;
+    const char *chosen;
+    trained->ctx = &ctx;
+    json_taken = 0;
+    json_fail_at = json ? k : -1;
+    *status = ls_export(trained, settings, &chosen);
+    json_fail_at = -1;
+    ls_json_starved(); /* whatever comes next was not made of what failed here */
+    trained->ctx = own;
+    assert_int_equal(failing.live, 0);
+    const bool failed = (json ? json_taken : failing.taken) > k;
+    if (*status != LS_OK && !(failed && *status == LS_ENOMEM))
+        fail_msg("without allocation %lld%s: %s, %s", (long long)k, json ? " of JSON" : "",
+                 ls_status_name(*status), ctx.error.message);
+    return failed;
+}
+
+/* Without memory at any place: an error that says so, nothing lost, nothing left. */
 static void without_memory_nothing_is_left(void **state) {
     (void)state;
-    for (int to = 0; to < 2; to++) {
+    for (int way = 0; way < 4; way++) {
+        const bool gguf = way % 2 == 1;
         ls_ctx plain = ls_ctx_default();
         ls_trained trained;
         char path[] = "/tmp/longshot-export-XXXXXX", out[64];
         assert_non_null(mkdtemp(path));
-        snprintf(out, sizeof out, "%s/%s", path, to == 0 ? "model" : "model.gguf");
+        snprintf(out, sizeof out, "%s/%s", path, gguf ? "model.gguf" : "model");
         open_model(&plain, cases[0].settings, "", &trained);
-        const ls_export_settings settings = settings_of(out, to == 0 ? "hf" : "gguf");
+        const ls_export_settings settings = settings_of(out, gguf ? "gguf" : "hf");
         bool failed = true;
         for (int64_t k = 0; failed; k += 1 + k / 8) {
-            const char *chosen;
             char **names;
             size_t count;
-            failing_allocator failing = {.fail_at = k};
-            ls_ctx ctx = failing_ctx(&failing);
-            trained.ctx = &ctx;
-            const ls_status status = ls_export(&trained, &settings, &chosen);
-            trained.ctx = &plain;
-            failed = failing.taken > k;
-            assert_int_equal(failing.live, 0);
-            assert_true(status == LS_OK || (failed && status == LS_ENOMEM));
+            ls_status status;
+            failed = export_without(&trained, &settings, way >= 2, k, &status);
             expect(&plain, ls_folder_list(&plain, path, &names, &count));
             assert_int_equal(count, status == LS_OK);
             ls_names_free(&plain, names, count);
@@ -438,6 +483,7 @@ int main(void) {
         cmocka_unit_test(what_no_family_has_is_named),
         cmocka_unit_test(families_by_name),
         cmocka_unit_test(what_stands_there_is_not_overwritten),
+        cmocka_unit_test(without_memory_no_family_is_refused),
         cmocka_unit_test(without_memory_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
