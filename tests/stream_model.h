@@ -28,6 +28,11 @@ static inline void expect(world *w, ls_status status, const char *what) {
     if (status != LS_OK) fail_msg("%s: %s", what, w->ctx.error.message);
 }
 #define OK(w, expression) expect((w), (expression), #expression)
+/* A failure that is meant: the next one has a code of its own. */
+static inline void refused(world *w, ls_status status, ls_status code) {
+    assert_int_equal(status, code);
+    w->ctx.error = (ls_error){0};
+}
 
 /* "mixer.heads=2 model.position=rope": two layers of width 16 where the words do not say. */
 static inline ls_status read_words(ls_ctx *ctx, const char *words, ls_model_config *out) {

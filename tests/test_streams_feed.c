@@ -146,13 +146,13 @@ static void test_refusals(void **unused) {
     OK(&w, ls_stream_new(w.model, 1, CAPACITY, CHUNK, &root));
     OK(&w, ls_stream_new(w.model, 1, CAPACITY, CHUNK, &other));
     pair[0] = root, pair[1] = other;
-    assert_int_equal(ls_streams_feed(pair, 2, tokens, 1, logits), LS_EBUG); /* no forks */
+    refused(&w, ls_streams_feed(pair, 2, tokens, 1, logits), LS_EBUG); /* no forks */
     ls_stream_free(other);
     OK(&w, ls_stream_fork(root, &pair[1]));
-    assert_int_equal(ls_streams_feed(pair, 2, wrong, 1, logits), LS_EINPUT);
+    refused(&w, ls_streams_feed(pair, 2, wrong, 1, logits), LS_EINPUT);
     assert_int_equal(ls_stream_position(root), 0);
     OK(&w, ls_stream_logits(root, tokens, CAPACITY, CAPACITY, logits));
-    assert_int_equal(ls_streams_feed(pair, 2, tokens, 1, logits), LS_EUSE); /* full */
+    refused(&w, ls_streams_feed(pair, 2, tokens, 1, logits), LS_EUSE); /* full */
     assert_int_equal(ls_stream_position(pair[1]), 0);
     OK(&w, ls_streams_feed(pair, 0, tokens, 1, logits));
     ls_stream_free(root);
