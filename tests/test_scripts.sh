@@ -66,6 +66,13 @@ leaves 0 "fuzz_late" env LATE=true tree/script/fuzz 1 fuzz_late
 below 899.99 "$(counted fuzz_late)" || fail "the count ends where other work kept a target waiting"
 leaves 1 "Test unit written" env LATE=false tree/script/fuzz 1 fuzz_late
 [ "$(counted fuzz_late)" = 0 ] || fail "an input that takes too long is no finding"
+# a signal before the target listens for it
+target fuzz_ended <<'END'
+kill -TERM $$
+END
+echo 900 >found/fuzz_ended.seconds
+leaves 0 "fuzz_ended" tree/script/fuzz 1 fuzz_ended
+below 899.99 "$(counted fuzz_ended)" || fail "the count ends where a target was ended from outside"
 leaves 2 "usage:" tree/script/fuzz fuzz_busy
 # corpora that are kept: what was found goes from one folder to another with its count, without the seeds
 target fuzz_finder <<'END'
