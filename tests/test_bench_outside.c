@@ -88,7 +88,7 @@ static void beside_llm_c_on_a_device(void **state) {
         &r, r.settings.llm_c,
         "[ \"$*\" = '-i dev/data/tinyshakespeare/tiny_shakespeare_train.bin -j "
         "dev/data/tinyshakespeare/tiny_shakespeare_val.bin -e d1 -b 3 -t 8 -d 24 -x 1000000 "
-        "-v 1000000 -m 1 -s 0 -l 0.0001' ] || exit 9\n"
+        "-v 1000000 -m 1 -s 0 -l 0.0001 -r 0' ] || exit 9\n"
         "echo '| step count            | 1                                                  |'\n"
         "for ms in 9000.00 0.02 0.01 0.03 0.02 0.02; do\n"
         "echo \"step    1/1000000 | loss 11.009 (+nanz)| norm 20.1 (+nanz)| lr 1.00e-04 | $ms ms | "
