@@ -202,7 +202,7 @@ DEFINE_PACK(pack_b3, 3, true)
 
 /* Small products first; each differs from the one before in one operand only, to load less. */
 LS_WITH_AMX static inline void multiply_tiles(int planes, int64_t k, const char *a, const char *b,
-                                              float *tile) {
+                                              float *to, int64_t stride) {
     enum { HIGH, MIDDLE, LOW };
     _tile_zero(0);
     _tile_zero(1);
@@ -229,22 +229,28 @@ LS_WITH_AMX static inline void multiply_tiles(int planes, int64_t k, const char 
         a += planes * 2 * TILE_BYTES;
         b += planes * 2 * TILE_BYTES;
     }
-    _tile_stored(0, tile, PANEL * sizeof(float));
-    _tile_stored(1, tile + TILE, PANEL * sizeof(float));
-    _tile_stored(2, tile + TILE * PANEL, PANEL * sizeof(float));
-    _tile_stored(3, tile + TILE * PANEL + TILE, PANEL * sizeof(float));
+    const size_t row_bytes = (size_t)stride * sizeof(float);
+    _tile_stored(0, to, row_bytes);
+    _tile_stored(1, to + TILE, row_bytes);
+    _tile_stored(2, to + TILE * stride, row_bytes);
+    _tile_stored(3, to + TILE * stride + TILE, row_bytes);
 }
 
-LS_WITH_AMX static void multiply_amx1(int64_t k, const void *a, const void *b, float *tile) {
-    multiply_tiles(1, k, a, b, tile);
+LS_WITH_AMX static void multiply_amx1(int64_t k, const void *a, const void *b, float *to,
+                                      int64_t stride, ls_gemm_put put) {
+    (void)put; /* it sets */
+    multiply_tiles(1, k, a, b, to, stride);
 }
-LS_WITH_AMX static void multiply_amx3(int64_t k, const void *a, const void *b, float *tile) {
-    multiply_tiles(3, k, a, b, tile);
+LS_WITH_AMX static void multiply_amx3(int64_t k, const void *a, const void *b, float *to,
+                                      int64_t stride, ls_gemm_put put) {
+    (void)put; /* it sets */
+    multiply_tiles(3, k, a, b, to, stride);
 }
 
 #define PANELS(planes)                                                                             \
     .rows = PANEL, .columns = PANEL, .k_step = STEP, .element_bytes = (planes) * sizeof(ls_bf16),  \
-    .column_block = 1536, .pack_a = pack_a##planes, .pack_b = pack_b##planes
+    .column_block = 1536, .puts = 1u << LS_GEMM_SET, .pack_a = pack_a##planes,                     \
+    .pack_b = pack_b##planes
 
 const ls_gemm_kernel ls_gemm_amx_bf16 = {.name = "amx-bf16",
                                          PANELS(1),

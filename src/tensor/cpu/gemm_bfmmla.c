@@ -77,7 +77,12 @@ static void pack(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_
                        (uint16_t *)packed + (i * length + done) * PANEL);
 }
 
-static void multiply(int64_t k, const void *panel_a, const void *panel_b, float *tile) {
+LS_INLINE void put_pair(float *to, float32x2_t pair, ls_gemm_put put) {
+    vst1_f32(to, put == LS_GEMM_ADD ? vadd_f32(pair, vld1_f32(to)) : pair);
+}
+
+static void multiply(int64_t k, const void *panel_a, const void *panel_b, float *to, int64_t stride,
+                     ls_gemm_put put) {
     const bfloat16_t *a = panel_a, *b = panel_b;
     float32x4_t sum[PAIRS][PAIRS];
     LS_GEMM_UNROLL
@@ -100,8 +105,9 @@ static void multiply(int64_t k, const void *panel_a, const void *panel_b, float 
     for (int i = 0; i < PAIRS; i++) {
         LS_GEMM_UNROLL
         for (int j = 0; j < PAIRS; j++) {
-            vst1_f32(tile + 2 * i * PANEL + 2 * j, vget_low_f32(sum[i][j]));
-            vst1_f32(tile + (2 * i + 1) * PANEL + 2 * j, vget_high_f32(sum[i][j]));
+            float *pair = to + 2 * i * stride + 2 * j;
+            put_pair(pair, vget_low_f32(sum[i][j]), put);
+            put_pair(pair + stride, vget_high_f32(sum[i][j]), put);
         }
     }
 }
@@ -114,6 +120,7 @@ const ls_gemm_kernel ls_gemm_bfmmla = {
     .k_block = 1536,
     .column_block = 1536,
     .element_bytes = sizeof(ls_bf16),
+    .puts = 1u << LS_GEMM_SET | 1u << LS_GEMM_ADD,
     .pack_a = pack,
     .pack_b = pack,
     .multiply = multiply,

@@ -27,9 +27,10 @@ enum {
 };
 
 typedef struct blocking {
-    int64_t columns, k, rows, span; /* sizes of the blocks */
-    int buffers;                    /* for B's block */
-    bool aside;                     /* sums are kept in the workspace between blocks of k */
+    int64_t columns, k, span; /* sizes of the blocks */
+    int64_t row_blocks, rows; /* of a span, and how many rows one has at most */
+    int buffers;              /* for B's block */
+    bool aside;               /* sums are kept in the workspace between blocks of k */
     size_t b_bytes, a_bytes, sums_bytes;
 } blocking;
 
@@ -64,6 +65,11 @@ static int64_t even_block(int64_t total, int64_t largest, int64_t step) {
     return ls_gemm_padded(ls_gemm_pieces(total, count), step);
 }
 
+/* Rows of a block, before they are evened out. */
+static int64_t most_rows(int64_t span, int threads) {
+    return ls_gemm_least(ROW_BLOCK, ls_gemm_pieces(span, threads * PIECES_PER_THREAD));
+}
+
 static blocking plan(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads) {
     blocking s = {0};
     s.k = even_block(g->k, kernel->k_block, kernel->k_step);
@@ -72,9 +78,10 @@ static blocking plan(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads
         g->n, s.aside ? ls_gemm_least(SPAN_COLUMNS, kernel->column_block) : kernel->column_block,
         kernel->columns);
     s.span = s.aside ? ls_gemm_least(SPAN_ROWS, g->m) : g->m;
-    s.rows = even_block(
-        s.span, ls_gemm_least(ROW_BLOCK, ls_gemm_pieces(s.span, threads * PIECES_PER_THREAD)),
-        kernel->rows);
+    const int64_t tiles = ls_gemm_pieces(s.span, kernel->rows);
+    const int64_t blocks = ls_gemm_pieces(s.span, most_rows(s.span, threads));
+    s.row_blocks = ls_gemm_least(tiles, ls_gemm_padded(blocks, threads)); /* as many for each */
+    s.rows = ls_gemm_pieces(tiles, s.row_blocks) * kernel->rows;
     s.buffers = g->k > s.k || g->n > s.columns || g->m > s.span ? 2 : 1;
     s.b_bytes = aligned((size_t)(s.columns * s.k) * kernel->element_bytes);
     s.a_bytes = aligned((size_t)(s.rows * s.k) * kernel->element_bytes);
@@ -92,8 +99,7 @@ static int64_t block_bound(int64_t total, int64_t largest, int64_t step, bool se
  * one block have one buffer, so both kinds are tried along columns and along k. */
 size_t ls_gemm_blocked_workspace(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads) {
     const bool in_columns = g->n > kernel->column_block, in_k = g->k > kernel->k_block;
-    const int64_t rows = block_bound(ls_gemm_pieces(g->m, threads * PIECES_PER_THREAD), ROW_BLOCK,
-                                     kernel->rows, false);
+    const int64_t rows = block_bound(most_rows(g->m, threads), ROW_BLOCK, kernel->rows, false);
     size_t most = 0, sums_bytes = 0;
     for (int several_k = 0; several_k <= in_k; several_k++)
         for (int several = 0; several <= in_columns; several++) {
@@ -231,6 +237,14 @@ static size_t panel_bytes(const product *p, int64_t width, int64_t k_count) {
     return (size_t)(width * ls_gemm_padded(k_count, p->kernel->k_step)) * p->kernel->element_bytes;
 }
 
+/* What a kernel may do with the sums of a whole tile where they go, or false: they have to be
+ * finished. */
+static bool put_at_once(const product *p, const finish *f, ls_gemm_put *put) {
+    if (f->sums_in || f->bias || (!f->sums_out && p->g->c_type != LS_F32)) return false;
+    *put = f->stream ? LS_GEMM_STREAM : f->add && !f->sums_out ? LS_GEMM_ADD : LS_GEMM_SET;
+    return (p->kernel->puts & 1u << *put) != 0;
+}
+
 /* One block of rows: pack, multiply by every panel of B's block, finish. */
 static void multiply_rows(const product *p, const region *r, int64_t row, int64_t rows,
                           const finish *f, char *packed_a) {
@@ -239,18 +253,27 @@ static void multiply_rows(const product *p, const region *r, int64_t row, int64_
     size_t a_panel = panel_bytes(p, kernel->rows, r->k_count);
     size_t b_panel = panel_bytes(p, kernel->columns, r->k_count);
     _Alignas(64) float tile[LARGEST_TILE];
+    ls_gemm_put put = LS_GEMM_SET;
+    const bool at_once = put_at_once(p, f, &put);
+    const int64_t stride = f->sums_out ? p->blocks.columns : p->g->c_stride;
     kernel->pack_a(&p->a, row, ls_gemm_pieces(rows, kernel->rows), r->k, r->k_count, packed_a);
     for (int64_t j = 0; j < r->columns; j += kernel->columns) {
         const char *b = r->packed_b + (size_t)(j / kernel->columns) * b_panel;
         for (int64_t i = 0; i < rows; i += kernel->rows) {
+            const char *a = packed_a + (size_t)(i / kernel->rows) * a_panel;
+            const int64_t local_row = row + i - r->row, column = r->column + j;
             int64_t tile_rows = ls_gemm_least(kernel->rows, rows - i);
             int64_t tile_columns = ls_gemm_least(kernel->columns, r->columns - j);
             if (!f->stream)
-                fetch_tile(p, f, row + i, r->column + j, row + i - r->row, j, tile_rows,
-                           tile_columns);
-            kernel->multiply(k_padded, packed_a + (size_t)(i / kernel->rows) * a_panel, b, tile);
-            finish_tile(p, tile, f, row + i, r->column + j, row + i - r->row, j, tile_rows,
-                        tile_columns);
+                fetch_tile(p, f, row + i, column, local_row, j, tile_rows, tile_columns);
+            if (at_once && tile_rows == kernel->rows && tile_columns == kernel->columns) {
+                float *to = f->sums_out ? f->sums_out + local_row * stride + j
+                                        : (float *)p->g->c + (row + i) * stride + column;
+                kernel->multiply(k_padded, a, b, to, stride, put);
+            } else {
+                kernel->multiply(k_padded, a, b, tile, kernel->columns, LS_GEMM_SET);
+                finish_tile(p, tile, f, row + i, column, local_row, j, tile_rows, tile_columns);
+            }
         }
     }
 }
@@ -280,11 +303,14 @@ static void multiply_region(product *p, const region *r, int64_t *first, int64_t
         .add = p->g->add || (!aside && !is_first),
         .stream = is_last && (aside || is_first) && can_stream(p->g),
     };
-    int64_t blocks = ls_gemm_pieces(r->rows, p->blocks.rows);
+    /* blocks of whole tiles, as even as can be: threads that are level are done together */
+    const int64_t tiles = ls_gemm_pieces(r->rows, kernel->rows);
+    const int64_t blocks = ls_gemm_least(p->blocks.row_blocks, tiles);
     for (; *ticket < *first + blocks; *ticket = take_ticket(p)) {
-        int64_t offset = (*ticket - *first) * p->blocks.rows;
-        multiply_rows(p, r, r->row + offset, ls_gemm_least(p->blocks.rows, r->rows - offset), &f,
-                      packed_a);
+        const int64_t block = *ticket - *first;
+        const int64_t from = tiles * block / blocks * kernel->rows;
+        const int64_t to = ls_gemm_least(tiles * (block + 1) / blocks * kernel->rows, r->rows);
+        multiply_rows(p, r, r->row + from, to - from, &f, packed_a);
     }
     *first += blocks;
 }

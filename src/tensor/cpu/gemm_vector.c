@@ -21,15 +21,50 @@ enum { ROWS = 4, VECTORS = 2 };
 enum { AHEAD = 0, COLUMN_BLOCK = 1536 };
 #endif
 enum { COLUMNS = VECTORS * LS_LANES };
+#if defined(LS_ISA_avx512)
+enum { PUTS = 1u << LS_GEMM_SET | 1u << LS_GEMM_ADD | 1u << LS_GEMM_STREAM };
+#else
+enum { PUTS = 1u << LS_GEMM_SET | 1u << LS_GEMM_ADD };
+#endif
 
-typedef float quad __attribute__((vector_size(16)));
 enum { TURN = 4, PIECE = 32 };
 
-/* to[j][i] = from[i][j] of `rows` x TURN floats, at most TURN rows. */
+/* to[j * width + i] = from[i][j] of `rows` rows of TURN floats, TOGETHER at most. */
+#if defined(LS_ISA_avx512)
+enum { TOGETHER = 16 };
+
+/* Floats of rows `first`, first + 4, first + 8 and first + 12. */
+LS_INLINE __m512 quads(const char *from, int64_t stride, int first, int rows) {
+    __m128 quad[TURN];
+    for (int i = 0; i < TURN; i++) {
+        const int row = first + i * TURN;
+        quad[i] =
+            _mm_loadu_ps((const float *)(const void *)(from + (row < rows ? row : 0) * stride));
+    }
+    const __m256 low = _mm256_set_m128(quad[1], quad[0]), high = _mm256_set_m128(quad[3], quad[2]);
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+}
+
+LS_INLINE void turn(const char *from, int64_t stride, int rows, float *to, int width) {
+    const __m512 a0 = quads(from, stride, 0, rows), a1 = quads(from, stride, 1, rows);
+    const __m512 a2 = quads(from, stride, 2, rows), a3 = quads(from, stride, 3, rows);
+    const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(a0, a1));
+    const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(a0, a1));
+    const __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(a2, a3));
+    const __m512d high23 = _mm512_castps_pd(_mm512_unpackhi_ps(a2, a3));
+    /* what lies beyond `rows` is the beginning of the next j, which is stored later */
+    _mm512_storeu_pd(to, _mm512_unpacklo_pd(low01, low23));
+    _mm512_storeu_pd(to + width, _mm512_unpackhi_pd(low01, low23));
+    _mm512_storeu_pd(to + 2 * width, _mm512_unpacklo_pd(high01, high23));
+    _mm512_storeu_pd(to + 3 * width, _mm512_unpackhi_pd(high01, high23));
+}
+#else
+enum { TOGETHER = 4 };
+typedef float quad __attribute__((vector_size(16)));
+
 LS_INLINE void turn(const char *from, int64_t stride, int rows, float *to, int width) {
     quad a[TURN];
-    for (int i = 0; i < TURN; i++)
-        memcpy(&a[i], from + (i < rows ? i : rows - 1) * stride, sizeof a[i]);
+    for (int i = 0; i < TURN; i++) memcpy(&a[i], from + (i < rows ? i : 0) * stride, sizeof a[i]);
     const quad low01 = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);
     const quad high01 = __builtin_shufflevector(a[0], a[1], 2, 6, 3, 7);
     const quad low23 = __builtin_shufflevector(a[2], a[3], 0, 4, 1, 5);
@@ -41,14 +76,16 @@ LS_INLINE void turn(const char *from, int64_t stride, int rows, float *to, int w
     for (int i = 0; i < TURN; i++)
         memcpy(to + i * width, &a[i], (size_t)(rows < TURN ? rows : TURN) * sizeof(float));
 }
+#endif
 
-/* A whole panel of f32 that lies along k, in blocks; returns up to which k. */
+/* A whole panel of f32 that lies along k, in blocks; returns up to which k. The last k is left, so
+ * that nothing is stored beyond the panel. */
 LS_INLINE int64_t turn_panel(const char *from, int64_t stride, int64_t k_count,
                              float *restrict panel, int width) {
     int64_t j = 0;
-    for (; j + TURN <= k_count; j += TURN) {
+    for (; j + TURN < k_count; j += TURN) {
         LS_GEMM_UNROLL
-        for (int i = 0; i < width; i += TURN)
+        for (int i = 0; i < width; i += TOGETHER)
             turn(from + i * stride + j * (int64_t)sizeof(float), stride, width - i,
                  panel + j * width + i, width);
     }
@@ -137,7 +174,26 @@ static inline void add_products(ls_vec sum[ROWS][VECTORS], const float *a,
 #endif
 }
 
-static void multiply(int64_t k, const void *panel_a, const void *panel_b, float *tile) {
+LS_INLINE void put_sums(ls_vec sum[ROWS][VECTORS], float *to, int64_t stride, ls_gemm_put put) {
+    LS_GEMM_UNROLL
+    for (int i = 0; i < ROWS; i++) {
+        LS_GEMM_UNROLL
+        for (int v = 0; v < VECTORS; v++) {
+            float *at = to + i * stride + v * LS_LANES;
+            if (put == LS_GEMM_ADD) sum[i][v] += ls_load(at, LS_F32, 0);
+#if defined(LS_ISA_avx512)
+            if (put == LS_GEMM_STREAM) {
+                _mm512_stream_ps(at, (__m512)sum[i][v]);
+                continue;
+            }
+#endif
+            ls_store(at, LS_F32, 0, sum[i][v]);
+        }
+    }
+}
+
+static void multiply(int64_t k, const void *panel_a, const void *panel_b, float *to, int64_t stride,
+                     ls_gemm_put put) {
     const float *a = panel_a, *b = panel_b;
     ls_vec sum[ROWS][VECTORS] = {{{0}}};
     for (int64_t j = 0; j < k; j++) {
@@ -153,12 +209,12 @@ static void multiply(int64_t k, const void *panel_a, const void *panel_b, float 
             row[v] = ls_load(b + j * COLUMNS + v * LS_LANES, LS_F32, 0);
         add_products(sum, a + j * ROWS, row);
     }
-    LS_GEMM_UNROLL
-    for (int i = 0; i < ROWS; i++) {
-        LS_GEMM_UNROLL
-        for (int v = 0; v < VECTORS; v++)
-            ls_store(tile + i * COLUMNS + v * LS_LANES, LS_F32, 0, sum[i][v]);
-    }
+    if (put == LS_GEMM_ADD)
+        put_sums(sum, to, stride, LS_GEMM_ADD);
+    else if (PUTS & 1u << LS_GEMM_STREAM && put == LS_GEMM_STREAM)
+        put_sums(sum, to, stride, LS_GEMM_STREAM);
+    else
+        put_sums(sum, to, stride, LS_GEMM_SET);
 }
 
 const ls_gemm_kernel ls_gemm_vector = {
@@ -169,6 +225,7 @@ const ls_gemm_kernel ls_gemm_vector = {
     .k_block = 768,
     .column_block = COLUMN_BLOCK,
     .element_bytes = sizeof(float),
+    .puts = PUTS,
     .pack_a = pack_a,
     .pack_b = pack_b,
     .multiply = multiply,
