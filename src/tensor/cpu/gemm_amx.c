@@ -236,21 +236,18 @@ LS_WITH_AMX static inline void multiply_tiles(int planes, int64_t k, const char 
     _tile_stored(3, to + TILE * stride + TILE, row_bytes);
 }
 
-LS_WITH_AMX static void multiply_amx1(int64_t k, const void *a, const void *b, float *to,
-                                      int64_t stride, ls_gemm_put put) {
-    (void)put; /* it sets */
-    multiply_tiles(1, k, a, b, to, stride);
+LS_WITH_AMX static void multiply_amx1(int64_t k, const void *a, const void *b,
+                                      const ls_gemm_target *target) {
+    multiply_tiles(1, k, a, b, target->to, target->stride);
 }
-LS_WITH_AMX static void multiply_amx3(int64_t k, const void *a, const void *b, float *to,
-                                      int64_t stride, ls_gemm_put put) {
-    (void)put; /* it sets */
-    multiply_tiles(3, k, a, b, to, stride);
+LS_WITH_AMX static void multiply_amx3(int64_t k, const void *a, const void *b,
+                                      const ls_gemm_target *target) {
+    multiply_tiles(3, k, a, b, target->to, target->stride);
 }
 
 #define PANELS(planes)                                                                             \
     .rows = PANEL, .columns = PANEL, .k_step = STEP, .element_bytes = (planes) * sizeof(ls_bf16),  \
-    .column_block = 1536, .puts = 1u << LS_GEMM_SET, .pack_a = pack_a##planes,                     \
-    .pack_b = pack_b##planes
+    .column_block = 1536, .pack_a = pack_a##planes, .pack_b = pack_b##planes
 
 const ls_gemm_kernel ls_gemm_amx_bf16 = {.name = "amx-bf16",
                                          PANELS(1),

@@ -77,12 +77,16 @@ static void pack(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_
                        (uint16_t *)packed + (i * length + done) * PANEL);
 }
 
-LS_INLINE void put_pair(float *to, float32x2_t pair, ls_gemm_put put) {
-    vst1_f32(to, put == LS_GEMM_ADD ? vadd_f32(pair, vld1_f32(to)) : pair);
+/* Two columns of a row of the target. */
+LS_INLINE void put_pair(const ls_gemm_target *t, int row, int column, float32x2_t pair) {
+    float *to = t->to + row * t->stride + column;
+    if (t->bias) pair = vadd_f32(pair, vld1_f32(t->bias + column));
+    if (t->add) pair = vadd_f32(pair, vld1_f32(to));
+    vst1_f32(to, pair);
 }
 
-static void multiply(int64_t k, const void *panel_a, const void *panel_b, float *to, int64_t stride,
-                     ls_gemm_put put) {
+static void multiply(int64_t k, const void *panel_a, const void *panel_b,
+                     const ls_gemm_target *target) {
     const bfloat16_t *a = panel_a, *b = panel_b;
     float32x4_t sum[PAIRS][PAIRS];
     LS_GEMM_UNROLL
@@ -105,9 +109,8 @@ static void multiply(int64_t k, const void *panel_a, const void *panel_b, float 
     for (int i = 0; i < PAIRS; i++) {
         LS_GEMM_UNROLL
         for (int j = 0; j < PAIRS; j++) {
-            float *pair = to + 2 * i * stride + 2 * j;
-            put_pair(pair, vget_low_f32(sum[i][j]), put);
-            put_pair(pair + stride, vget_high_f32(sum[i][j]), put);
+            put_pair(target, 2 * i, 2 * j, vget_low_f32(sum[i][j]));
+            put_pair(target, 2 * i + 1, 2 * j, vget_high_f32(sum[i][j]));
         }
     }
 }
@@ -120,7 +123,7 @@ const ls_gemm_kernel ls_gemm_bfmmla = {
     .k_block = 1536,
     .column_block = 1536,
     .element_bytes = sizeof(ls_bf16),
-    .puts = 1u << LS_GEMM_SET | 1u << LS_GEMM_ADD,
+    .finishes = true,
     .pack_a = pack,
     .pack_b = pack,
     .multiply = multiply,

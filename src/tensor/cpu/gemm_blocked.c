@@ -237,12 +237,24 @@ static size_t panel_bytes(const product *p, int64_t width, int64_t k_count) {
     return (size_t)(width * ls_gemm_padded(k_count, p->kernel->k_step)) * p->kernel->element_bytes;
 }
 
-/* What a kernel may do with the sums of a whole tile where they go, or false: they have to be
- * finished. */
-static bool put_at_once(const product *p, const finish *f, ls_gemm_put *put) {
-    if (f->sums_in || f->bias || (!f->sums_out && p->g->c_type != LS_F32)) return false;
-    *put = f->stream ? LS_GEMM_STREAM : f->add && !f->sums_out ? LS_GEMM_ADD : LS_GEMM_SET;
-    return (p->kernel->puts & 1u << *put) != 0;
+/* Whether the kernel brings a whole tile where it belongs; what it leaves has to be finished. */
+static bool at_once(const product *p, const finish *f) {
+    if (f->sums_in || (!f->sums_out && p->g->c_type != LS_F32)) return false;
+    return p->kernel->finishes || f->sums_out || !(f->bias || f->add || f->stream);
+}
+
+/* A tile of C, or of the sums that are kept aside. */
+static ls_gemm_target target_of(const product *p, const finish *f, int64_t row, int64_t column,
+                                int64_t local_row, int64_t local_column) {
+    const int64_t kept = p->blocks.columns, stride = p->g->c_stride;
+    if (f->sums_out)
+        return (ls_gemm_target){.to = f->sums_out + local_row * kept + local_column,
+                                .stride = kept};
+    return (ls_gemm_target){.to = (float *)p->g->c + row * stride + column,
+                            .stride = stride,
+                            .bias = f->bias ? f->bias + column : NULL,
+                            .add = f->add,
+                            .stream = f->stream};
 }
 
 /* One block of rows: pack, multiply by every panel of B's block, finish. */
@@ -253,9 +265,8 @@ static void multiply_rows(const product *p, const region *r, int64_t row, int64_
     size_t a_panel = panel_bytes(p, kernel->rows, r->k_count);
     size_t b_panel = panel_bytes(p, kernel->columns, r->k_count);
     _Alignas(64) float tile[LARGEST_TILE];
-    ls_gemm_put put = LS_GEMM_SET;
-    const bool at_once = put_at_once(p, f, &put);
-    const int64_t stride = f->sums_out ? p->blocks.columns : p->g->c_stride;
+    const ls_gemm_target aside = {.to = tile, .stride = kernel->columns};
+    const bool whole = at_once(p, f);
     kernel->pack_a(&p->a, row, ls_gemm_pieces(rows, kernel->rows), r->k, r->k_count, packed_a);
     for (int64_t j = 0; j < r->columns; j += kernel->columns) {
         const char *b = r->packed_b + (size_t)(j / kernel->columns) * b_panel;
@@ -266,12 +277,11 @@ static void multiply_rows(const product *p, const region *r, int64_t row, int64_
             int64_t tile_columns = ls_gemm_least(kernel->columns, r->columns - j);
             if (!f->stream)
                 fetch_tile(p, f, row + i, column, local_row, j, tile_rows, tile_columns);
-            if (at_once && tile_rows == kernel->rows && tile_columns == kernel->columns) {
-                float *to = f->sums_out ? f->sums_out + local_row * stride + j
-                                        : (float *)p->g->c + (row + i) * stride + column;
-                kernel->multiply(k_padded, a, b, to, stride, put);
+            if (whole && tile_rows == kernel->rows && tile_columns == kernel->columns) {
+                const ls_gemm_target target = target_of(p, f, row + i, column, local_row, j);
+                kernel->multiply(k_padded, a, b, &target);
             } else {
-                kernel->multiply(k_padded, a, b, tile, kernel->columns, LS_GEMM_SET);
+                kernel->multiply(k_padded, a, b, &aside);
                 finish_tile(p, tile, f, row + i, column, local_row, j, tile_rows, tile_columns);
             }
         }

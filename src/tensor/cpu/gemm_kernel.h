@@ -39,12 +39,14 @@ typedef struct ls_gemm_operand {
 typedef void ls_gemm_pack(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_t k,
                           int64_t k_count, void *packed);
 
-/* What becomes of the sums of a tile. */
-typedef enum ls_gemm_put {
-    LS_GEMM_SET,
-    LS_GEMM_ADD,    /* to what is there */
-    LS_GEMM_STREAM, /* past the caches: rows of whole, aligned lines */
-} ls_gemm_put;
+/* Where the sums of a tile go, and what is done to them on the way. */
+typedef struct ls_gemm_target {
+    float *to;
+    int64_t stride;
+    const float *bias; /* of these columns, or NULL */
+    bool add;          /* to what is there */
+    bool stream;       /* past the caches: rows are whole, aligned lines */
+} ls_gemm_target;
 
 typedef struct ls_gemm_kernel {
     const char *name;
@@ -55,11 +57,9 @@ typedef struct ls_gemm_kernel {
     size_t element_bytes; /* of one packed element */
     /* Pack `panels` panels, from row or column `first` on, elements k .. k + k_count. */
     ls_gemm_pack *pack_a, *pack_b;
-    unsigned puts; /* a bit for each ls_gemm_put that multiply can do */
-    /* to [rows, columns], its rows `stride` apart: the product of two panels of `k` (a multiple of
-     * k_step) elements. */
-    void (*multiply)(int64_t k, const void *a, const void *b, float *to, int64_t stride,
-                     ls_gemm_put put);
+    bool finishes; /* multiply does all that a target asks; else it only stores */
+    /* target [rows, columns] = the product of two panels of `k` (a multiple of k_step) elements. */
+    void (*multiply)(int64_t k, const void *a, const void *b, const ls_gemm_target *target);
     void (*begin)(
         void);         /* called by each thread before its first product, and after its last; or */
     void (*end)(void); /* NULL */

@@ -21,11 +21,6 @@ enum { ROWS = 4, VECTORS = 2 };
 enum { AHEAD = 0, COLUMN_BLOCK = 1536 };
 #endif
 enum { COLUMNS = VECTORS * LS_LANES };
-#if defined(LS_ISA_avx512)
-enum { PUTS = 1u << LS_GEMM_SET | 1u << LS_GEMM_ADD | 1u << LS_GEMM_STREAM };
-#else
-enum { PUTS = 1u << LS_GEMM_SET | 1u << LS_GEMM_ADD };
-#endif
 
 enum { TURN = 4, PIECE = 32 };
 
@@ -174,26 +169,28 @@ static inline void add_products(ls_vec sum[ROWS][VECTORS], const float *a,
 #endif
 }
 
-LS_INLINE void put_sums(ls_vec sum[ROWS][VECTORS], float *to, int64_t stride, ls_gemm_put put) {
+LS_INLINE void put_sums(ls_vec sum[ROWS][VECTORS], const ls_gemm_target *t) {
     LS_GEMM_UNROLL
     for (int i = 0; i < ROWS; i++) {
         LS_GEMM_UNROLL
         for (int v = 0; v < VECTORS; v++) {
-            float *at = to + i * stride + v * LS_LANES;
-            if (put == LS_GEMM_ADD) sum[i][v] += ls_load(at, LS_F32, 0);
+            float *to = t->to + i * t->stride + v * LS_LANES;
+            ls_vec value = sum[i][v];
+            if (t->bias) value += ls_load(t->bias, LS_F32, v * LS_LANES);
+            if (t->add) value += ls_load(to, LS_F32, 0);
 #if defined(LS_ISA_avx512)
-            if (put == LS_GEMM_STREAM) {
-                _mm512_stream_ps(at, (__m512)sum[i][v]);
+            if (t->stream) {
+                _mm512_stream_ps(to, (__m512)value);
                 continue;
             }
 #endif
-            ls_store(at, LS_F32, 0, sum[i][v]);
+            ls_store(to, LS_F32, 0, value);
         }
     }
 }
 
-static void multiply(int64_t k, const void *panel_a, const void *panel_b, float *to, int64_t stride,
-                     ls_gemm_put put) {
+static void multiply(int64_t k, const void *panel_a, const void *panel_b,
+                     const ls_gemm_target *target) {
     const float *a = panel_a, *b = panel_b;
     ls_vec sum[ROWS][VECTORS] = {{{0}}};
     for (int64_t j = 0; j < k; j++) {
@@ -209,12 +206,7 @@ static void multiply(int64_t k, const void *panel_a, const void *panel_b, float 
             row[v] = ls_load(b + j * COLUMNS + v * LS_LANES, LS_F32, 0);
         add_products(sum, a + j * ROWS, row);
     }
-    if (put == LS_GEMM_ADD)
-        put_sums(sum, to, stride, LS_GEMM_ADD);
-    else if (PUTS & 1u << LS_GEMM_STREAM && put == LS_GEMM_STREAM)
-        put_sums(sum, to, stride, LS_GEMM_STREAM);
-    else
-        put_sums(sum, to, stride, LS_GEMM_SET);
+    put_sums(sum, target);
 }
 
 const ls_gemm_kernel ls_gemm_vector = {
@@ -225,7 +217,7 @@ const ls_gemm_kernel ls_gemm_vector = {
     .k_block = 768,
     .column_block = COLUMN_BLOCK,
     .element_bytes = sizeof(float),
-    .puts = PUTS,
+    .finishes = true,
     .pack_a = pack_a,
     .pack_b = pack_b,
     .multiply = multiply,

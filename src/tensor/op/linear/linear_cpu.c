@@ -84,34 +84,65 @@ static void input_grad(const ls_run *run, const ls_node *node) {
     run_held(run, &g, rows_held(run, node->out[0], g.m));
 }
 
+typedef struct column_sums {
+    const char *data;
+    ls_dtype type;
+    int64_t stride; /* in bytes */
+    held_rows held;
+} column_sums;
+
+static const void *held_row(const column_sums *c, int64_t i, int64_t column) {
+    const int64_t row = i / c->held.count * c->held.step + i % c->held.count;
+    return c->data + row * c->stride + column * (int64_t)ls_dtype_size(c->type);
+}
+
+/* sums[i] += the column `first` + i of all held rows, in order; a few rows at a time, since sums
+ * are loaded and stored for each. */
+LS_INLINE void add_columns(const column_sums *c, int64_t rows, int64_t first, int64_t count,
+                           float *sums, ls_dtype type) {
+    enum { TOGETHER = 4 };
+    for (int64_t row = 0; row < rows; row += TOGETHER) {
+        const int here = rows - row < TOGETHER ? (int)(rows - row) : TOGETHER;
+        const void *x[TOGETHER];
+        for (int r = 0; r < TOGETHER; r++) x[r] = held_row(c, row + (r < here ? r : 0), first);
+        int64_t i = 0;
+        for (; here == TOGETHER && i + LS_LANES <= count; i += LS_LANES) {
+            ls_vec sum = ls_load(sums, LS_F32, i);
+            for (int r = 0; r < TOGETHER; r++) sum += ls_load(x[r], type, i);
+            ls_store(sums, LS_F32, i, sum);
+        }
+        for (; i < count; i++)
+            for (int r = 0; r < here; r++) sums[i] += ls_load_one(x[r], type, i);
+    }
+}
+
 /* db += column sums of dy: a piece of columns is summed over all rows in order. */
 static void bias_grad(const ls_run *run, const ls_tensor *dy, held_rows held, void *gradient) {
-    enum { PIECE = 64 };
+    enum { PIECE = 512 };
     int64_t rows, width, stride;
     ls_rows(dy, &rows, &width, &stride);
     rows = held.pieces * held.count;
-    const void *data = ls_data(dy);
+    const column_sums c = {ls_data(dy), dy->type, stride * (int64_t)ls_dtype_size(dy->type), held};
+    int64_t piece = (width + run->threads - 1) / run->threads; /* long: memory is read in order */
+    piece = (piece + LS_LANES - 1) / LS_LANES * LS_LANES;
+    if (piece > PIECE) piece = PIECE;
 #pragma omp parallel for schedule(static) num_threads(run->threads)
-    for (int64_t first = 0; first < width; first += PIECE) {
-        int64_t count = width - first < PIECE ? width - first : PIECE;
-        double wide[PIECE] = {0};
-        float sums[PIECE] = {0};
-        for (int64_t row = 0; row < rows; row++) {
-            int64_t at = (row / held.count * held.step + row % held.count) * stride + first;
-            if (dy->type == LS_F64)
-                for (int64_t i = 0; i < count; i++) wide[i] += ((const double *)data)[at + i];
-            else if (dy->type == LS_F32)
-                for (int64_t i = 0; i < count; i++) sums[i] += ((const float *)data)[at + i];
-            else
+    for (int64_t first = 0; first < width; first += piece) {
+        const int64_t count = width - first < piece ? width - first : piece;
+        if (dy->type == LS_F64) {
+            double wide[PIECE] = {0};
+            for (int64_t row = 0; row < rows; row++)
                 for (int64_t i = 0; i < count; i++)
-                    sums[i] += ls_bf16_to_f32(((const ls_bf16 *)data)[at + i]);
+                    wide[i] += ((const double *)held_row(&c, row, first))[i];
+            for (int64_t i = 0; i < count; i++) ((double *)gradient)[first + i] += wide[i];
+            continue;
         }
-        for (int64_t i = 0; i < count; i++) {
-            if (dy->type == LS_F64)
-                ((double *)gradient)[first + i] += wide[i];
-            else
-                ((float *)gradient)[first + i] += sums[i];
-        }
+        float sums[PIECE] = {0};
+        if (dy->type == LS_F32)
+            add_columns(&c, rows, first, count, sums, LS_F32);
+        else
+            add_columns(&c, rows, first, count, sums, LS_BF16);
+        for (int64_t i = 0; i < count; i++) ((float *)gradient)[first + i] += sums[i];
     }
 }
 
