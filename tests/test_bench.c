@@ -291,6 +291,86 @@ static void decoding(void **state) {
     rig_close(&r);
 }
 
+static const json_t *row_of_mixer(const json_t *rows, const char *kind, double depth) {
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (strcmp(json_string_value(json_object_get(row, "kind")), kind) == 0 &&
+            number(row, "depth") == depth)
+            return row;
+    }
+    fail_msg("no row of %s at %g", kind, depth);
+    return NULL;
+}
+
+/* Every causal mixer decodes 64 tokens in 0.25 s at each depth. */
+static void decoding_mixers(void **state) {
+    (void)state;
+    rig r;
+    rig_open(&r, NULL, NULL);
+    r.settings.depths = (ls_ints){.count = 2, .at = {0, 600}};
+    r.settings.rounds = 1;
+    set_clock(1, (double[]){0.25});
+    expect(&r.ctx, ls_bench_decode_mixers(&r.bench));
+    json_t *rows = json_object_get(r.bench.json, "decode_mixers");
+    const size_t count = json_array_size(rows);
+    for (size_t m = 0; m < ls_mixer_count; m++) {
+        const ls_mixer_type *type = ls_mixer_types[m];
+        const size_t length = strlen(type->name);
+        int found[2] = {0};
+        for (size_t i = 0; i < count; i++) {
+            const json_t *row = json_array_get(rows, i);
+            const char *kind = json_string_value(json_object_get(row, "kind"));
+            if (strncmp(kind, type->name, length) != 0 || strchr(",", kind[length]) == NULL)
+                continue;
+            found[number(row, "depth") == 600]++;
+            close_to(number(row, "tokens_per_second"), 256);
+            close_to(number(row, "logits_tokens_per_second"), 256);
+            if (number(row, "depth") > 0) close_to(number(row, "prefill_tokens_per_second"), 2400);
+        }
+        if (found[0] != found[1] || (found[0] > 0) != ((type->traits & LS_MIXER_CAUSAL) != 0))
+            fail_msg("%s: %d and %d rows", type->name, found[0], found[1]);
+    }
+    assert_null(strstr(r.bench.text.bytes, "left out"));
+    /* two layers of keys and values of 128 numbers, of the token after as many */
+    close_to(number(row_of_mixer(rows, "attention", 0), "bytes"), 2 * 2 * 128 * 4);
+    close_to(number(row_of_mixer(rows, "attention", 600), "bytes"), 2 * 2 * 128 * 4 * 601);
+    static const char *const constant[] = {"mamba", "mamba2", "retnet", "s4d", "s5"};
+    for (size_t i = 0; i < sizeof constant / sizeof constant[0]; i++)
+        close_to(number(row_of_mixer(rows, constant[i], 600), "bytes"),
+                 number(row_of_mixer(rows, constant[i], 0), "bytes"));
+    assert_true(number(row_of_mixer(rows, "attention, window", 600), "bytes") <
+                number(row_of_mixer(rows, "attention", 600), "bytes"));
+    can_be_kept(&r, "decode_mixers", rows,
+                "\n| attention, window | 256 | 256 | 1.00 | 0.0% | mixer.window=256 |\n");
+    can_be_kept(&r, "decode_mixers", rows, "\n| attention | 2.0 | 1,231 |\n");
+    rig_close(&r);
+}
+
+/* One of them alone, several side by side: the state is that of one. */
+static void decoding_mixers_chosen(void **state) {
+    (void)state;
+    rig r;
+    rig_open(&r, NULL, NULL);
+    r.settings.depths = (ls_ints){.count = 1, .at = {3}};
+    r.settings.streams = (ls_ints){.count = 2, .at = {1, 4}};
+    snprintf(r.settings.only, sizeof r.settings.only, "retn");
+    set_clock(1, (double[]){0.25});
+    expect(&r.ctx, ls_bench_decode_mixers(&r.bench));
+    json_t *rows = json_object_get(r.bench.json, "decode_mixers");
+    assert_int_equal(json_array_size(rows), 2);
+    const json_t *one = json_array_get(rows, 0), *four = json_array_get(rows, 1);
+    close_to(number(one, "tokens_per_second"), 256);
+    close_to(number(four, "tokens_per_second"), 4 * 256);
+    close_to(number(four, "streams"), 4);
+    close_to(number(four, "bytes"), number(one, "bytes"));
+    assert_false(ls_figures_same_row(one, four, NULL));
+    can_be_kept(&r, "decode_mixers", rows,
+                "Decoding with every causal mixer, 2 x 128, bytes, f32, 4 sequences: tokens/s, by "
+                "tokens before it.\n\n| mixer | 3 | spread | settings |\n|---|---:|---:|---:|\n"
+                "| retnet | 1,024 | 0.0% |  |\n");
+    rig_close(&r);
+}
+
 /* ---- the ratchet ---- */
 
 static json_t *row_of(double seconds, double spread) {
@@ -414,6 +494,7 @@ static void keys_of_parts(void **state) {
                                         "what=conv dtype=f32 lengths=64",
                                         "what=retention dtype=bf16 lengths=64",
                                         "what=decode depths=0,16 rounds=3",
+                                        "what=decode_mixers dtype=f32 only=x depths=8 streams=2",
                                         "what=train dtype=f32 llm_c=x patience=2",
                                         "what=decode llama_cpp=x patience=2"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
@@ -448,13 +529,22 @@ static void line_of_messages(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(medians),          cmocka_unit_test(methods),
-        cmocka_unit_test(a_turn),           cmocka_unit_test(turns_beside_a_peer),
-        cmocka_unit_test(a_peer_that_ends), cmocka_unit_test(training),
-        cmocka_unit_test(mixers),           cmocka_unit_test(mixers_chosen),
-        cmocka_unit_test(decoding),         cmocka_unit_test(row_by_row),
-        cmocka_unit_test(result_by_result), cmocka_unit_test(keys_of_parts),
-        cmocka_unit_test(why_a_peer_ended), cmocka_unit_test(line_of_messages),
+        cmocka_unit_test(medians),
+        cmocka_unit_test(methods),
+        cmocka_unit_test(a_turn),
+        cmocka_unit_test(turns_beside_a_peer),
+        cmocka_unit_test(a_peer_that_ends),
+        cmocka_unit_test(training),
+        cmocka_unit_test(mixers),
+        cmocka_unit_test(mixers_chosen),
+        cmocka_unit_test(decoding),
+        cmocka_unit_test(decoding_mixers),
+        cmocka_unit_test(decoding_mixers_chosen),
+        cmocka_unit_test(row_by_row),
+        cmocka_unit_test(result_by_result),
+        cmocka_unit_test(keys_of_parts),
+        cmocka_unit_test(why_a_peer_ended),
+        cmocka_unit_test(line_of_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

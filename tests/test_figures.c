@@ -154,6 +154,34 @@ static void by_length(void **state) {
     free(out);
 }
 
+/* Tokens before it in place of a length; the state in kB. */
+#define DECODED(kind, more, depth, rate, bytes)                                                    \
+    "{\"kind\": \"" kind "\", \"model\": \"m\", \"dtype\": \"f32\"," more " \"depth\": " #depth    \
+    ", \"tokens_per_second\": " #rate ", \"spread\": 0.05, \"bytes\": " #bytes "}"
+
+static void by_depth(void **state) {
+    (void)state;
+    prints(
+        "{" MACHINE ", \"decode_mixers\": [" DECODED("a", "", 0, 4000.0, 2048) ", " DECODED(
+            "a", "", 8192, 1000.0, 8192000) ", " DECODED("b", "\"settings\": \"w=2\",", 8192,
+                                                         2500.0, 4096) ", " //
+        DECODED("b", "\"streams\": 4,", 0, 9000.0, 4096) "]}",
+        "decode_mixers",
+        "Decoding with every causal mixer, m, f32: tokens/s, by tokens before it. Behind them: "
+        "how many times\nas long a token takes at 8,192 as at 0, the largest spread of the line, "
+        "and settings other than the\ndefaults.\n\n"
+        "| mixer | 0 | 8,192 | 8,192/0 | spread | settings |\n|---|---:|---:|---:|---:|---:|\n"
+        "| a | 4,000 | 1,000 | 4.00 | 5.0% |  |\n| b |  | 2,500 |  | 5.0% | w=2 |\n\n"
+        "Decoding with every causal mixer, m, f32: state of a sequence in kB, by tokens before "
+        "it.\n\n| mixer | 0 | 8,192 |\n|---|---:|---:|\n| a | 2.0 | 8,192 |\n| b |  | 4.1 |\n\n"
+        "Decoding with every causal mixer, m, f32, 4 sequences: tokens/s, by tokens before "
+        "it.\n\n| mixer | 0 | spread | settings |\n|---|---:|---:|---:|\n"
+        "| b | 9,000 | 5.0% |  |\n\n"
+        "Decoding with every causal mixer, m, f32, 4 sequences: state of a sequence in kB, by "
+        "tokens before\nit.\n\n| mixer | 0 |\n|---|---:|\n| b | 4.1 |\n\n"
+        "Taken before files said when and how.\n\n");
+}
+
 static void lookups(void **state) {
     (void)state;
     static const struct {
@@ -165,6 +193,7 @@ static void lookups(void **state) {
         {"mixers ms settings=w=2", 1000},
         {"mixers MB length=1024 kind=a", 12.345678},
         {"mixers GB length=4096 kind=a", 0.003},
+        {"mixers kB length=4096 kind=a", 3000},
         {"mixers spread kind=b length=4096", 2},
         {"mixers batch kind=b length=4096", 2},
         {"mixers ms kind=a", NAN},
@@ -535,14 +564,14 @@ static void page_with_chart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels),         cmocka_unit_test(training),
-        cmocka_unit_test(others),          cmocka_unit_test(many_lengths),
-        cmocka_unit_test(names),           cmocka_unit_test(merging),
-        cmocka_unit_test(damaged),         cmocka_unit_test(pages),
-        cmocka_unit_test(by_length),       cmocka_unit_test(lookups),
-        cmocka_unit_test(charts),          cmocka_unit_test(chart_of_many),
-        cmocka_unit_test(chart_title),     cmocka_unit_test(sentences),
-        cmocka_unit_test(page_with_chart),
+        cmocka_unit_test(kernels),       cmocka_unit_test(training),
+        cmocka_unit_test(others),        cmocka_unit_test(many_lengths),
+        cmocka_unit_test(names),         cmocka_unit_test(merging),
+        cmocka_unit_test(damaged),       cmocka_unit_test(pages),
+        cmocka_unit_test(by_length),     cmocka_unit_test(by_depth),
+        cmocka_unit_test(lookups),       cmocka_unit_test(charts),
+        cmocka_unit_test(chart_of_many), cmocka_unit_test(chart_title),
+        cmocka_unit_test(sentences),     cmocka_unit_test(page_with_chart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static const ls_option options[] = {
     LS_TEXT(
         "what", FIELD(what), "gemm,train,attention,scan,retention,decode,memory",
         "Parts to measure: any of gemm, train, mixers, attention, sparse, scan, conv, retention, "
-        "decode, memory; or ranks alone, in several processes."),
+        "decode, decode_mixers, memory; or ranks alone, in several processes."),
     LS_TEXT("peer", FIELD(peer), "",
             "Python with PyTorch to measure beside; empty: python3 if it has torch; none: no "
             "peer."),
@@ -38,13 +38,14 @@ static const ls_option options[] = {
             .needs = "llm_c or llama_cpp"),
     LS_CHOICE(
         "dtype", FIELD(dtype), "both", "both|f32|bf16|fp8",
-        "Types that training, attention, scan, convolution and retention are measured in; fp8, "
-        "as train.dtype, is for what=train, and its peer trains in bf16.",
-        .needs = "what=train|mixers|attention|sparse|scan|conv|retention"),
-    LS_TEXT("only", FIELD(only), "",
-            "Part of the names of models and mixers that are trained, and kinds of attention, to "
-            "measure alone.",
-            .needs = "what=train|mixers|attention|sparse"),
+        "Types that training, attention, scan, convolution, retention and what=decode_mixers are "
+        "measured in; fp8, as train.dtype, is for what=train, and its peer trains in bf16.",
+        .needs = "what=train|mixers|decode_mixers|attention|sparse|scan|conv|retention"),
+    LS_TEXT(
+        "only", FIELD(only), "",
+        "Part of the names of models that are trained, of mixers, and of kinds of attention, to "
+        "measure alone.",
+        .needs = "what=train|mixers|decode_mixers|attention|sparse"),
     LS_BOOL("recompute", FIELD(recompute), "false",
             "Whether training is measured with train.recompute.", .needs = "what=train|mixers"),
     LS_CHOICE("matmul", FIELD(matmul), "exact", "exact|tf32",
@@ -58,9 +59,11 @@ static const ls_option options[] = {
             "steps have as many tokens as the longest.",
             .needs = "what=mixers|attention|sparse|conv|retention"),
     LS_INTS("depths", FIELD(depths), "0,8192", 0, 1 << 20,
-            "Tokens in the KV cache before decoding begins.", .needs = "what=decode"),
+            "Tokens of each sequence before decoding begins.",
+            .needs = "what=decode|decode_mixers"),
     LS_INTS("streams", FIELD(streams), "1", 1, 1024,
-            "Sequences that are decoded side by side, at each depth.", .needs = "what=decode"),
+            "Sequences that are decoded side by side, at each depth.",
+            .needs = "what=decode|decode_mixers"),
     LS_TEXT("out", FIELD(out), "", "File that the figures are written to, as --json prints them."),
     LS_BOOL("add", FIELD(add), "false",
             "Keep what the file of out= holds of the same machine: rows measured now replace those "
@@ -86,6 +89,7 @@ static const struct {
     {"scan", ls_bench_scan},
     {"retention", ls_bench_retention},
     {"decode", ls_bench_decode},
+    {"decode_mixers", ls_bench_decode_mixers},
     {"sparse", ls_bench_sparse},
     {"conv", ls_bench_conv},
     {"memory", NULL},
@@ -144,7 +148,7 @@ static ls_status check_ranks(const ls_bench *bench) {
 static ls_status check_only(ls_bench *bench) {
     const char *only = bench->settings->only;
     if (only[0] == '\0' || (wants(bench, "train") && ls_bench_train_has(bench)) ||
-        (wants(bench, "mixers") && ls_bench_mixers_has(bench)) ||
+        ((wants(bench, "mixers") || wants(bench, "decode_mixers")) && ls_bench_mixers_has(bench)) ||
         (wants(bench, "attention") && ls_bench_attention_has(bench)) ||
         (wants(bench, "sparse") && ls_bench_sparse_has(bench)))
         return LS_OK;

@@ -7,6 +7,7 @@
 
 /* A turn decodes so many; on a device, which works ahead of the caller, more. */
 enum { TOKENS = 16, TOKENS_DEVICE = 64, CHUNK = 512 };
+enum { BEFORE = 4 }; /* steps before those that are timed */
 
 static ls_status make_model(ls_ctx *ctx, ls_model_config *config, ls_model **out) {
     LS_TRY(
@@ -14,47 +15,82 @@ static ls_status make_model(ls_ctx *ctx, ls_model_config *config, ls_model **out
     return ls_model_new(ctx, config, LS_BF16, 1, false, out);
 }
 
-ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, int64_t depth,
-                             ls_peer *peer, json_t *rows) {
+int64_t ls_bench_decode_room(const ls_bench *bench, int64_t depth, int64_t each) {
+    return depth + BEFORE + (bench->settings->rounds + 1) * each + 1;
+}
+
+ls_status ls_bench_decode_turns(ls_bench *bench, ls_model *model, int64_t batch, int64_t depth,
+                                int64_t each, ls_peer *peer, ls_decoded *out) {
     ls_ctx *ctx = bench->ctx;
-    const int64_t vocabulary = model->config->model.vocabulary, rounds = bench->settings->rounds;
-    ls_bench_times times = {0};
-    const int64_t stride = depth + 1, each = ctx->device == NULL ? TOKENS : TOKENS_DEVICE;
-    const int64_t before = 4, steps = before + (rounds + 1) * each; /* in all */
+    const int64_t vocabulary = model->config->model.vocabulary, stride = depth + 1;
     double *logits = ls_new(ctx, (size_t)(batch * vocabulary), sizeof *logits);
     int32_t *tokens = ls_new(ctx, (size_t)(batch * stride), sizeof *tokens);
     int32_t *chosen = ls_new(ctx, (size_t)(batch * each), sizeof *chosen);
     ls_stream *stream = NULL;
     ls_status status = LS_ENOMEM;
+    *out = (ls_decoded){.tokens = (double)(batch * each)};
     if (logits == NULL || tokens == NULL || chosen == NULL) goto fail;
     for (int64_t i = 0; i < batch * stride; i++) tokens[i] = (int32_t)(i * 7919 % vocabulary);
     LS_TRY_GOTO(ls_bench_go_on(bench));
-    LS_TRY_GOTO(ls_stream_new(model, batch, depth + steps + 1, CHUNK, &stream));
+    LS_TRY_GOTO(
+        ls_stream_new(model, batch, ls_bench_decode_room(bench, depth, each), CHUNK, &stream));
     double start = ls_bench_clock(bench);
     if (depth > 0) LS_TRY_GOTO(ls_stream_logits(stream, tokens, depth, stride, logits));
-    double prefill = depth > 0 ? (double)(batch * depth) / (ls_bench_clock(bench) - start) : 0;
-    for (int i = 0; i < before / 2; i++) /* a device keeps the second step */
+    out->prefill = depth > 0 ? (double)(batch * depth) / (ls_bench_clock(bench) - start) : 0;
+    for (int i = 0; i < BEFORE / 2; i++) /* a device keeps the second step */
         LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, stride, logits));
     LS_TRY_GOTO(ls_bench_go_on(bench));
     start = ls_bench_clock(bench);
     for (int64_t i = 0; i < each; i++)
         LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, stride, logits));
-    const double with_logits = (double)(batch * each) / (ls_bench_clock(bench) - start);
-    LS_TRY_GOTO(ls_stream_choose(stream, tokens, stride, 0, before / 2, chosen));
+    out->with_logits = out->tokens / (ls_bench_clock(bench) - start);
+    LS_TRY_GOTO(ls_stream_choose(stream, tokens, stride, 0, BEFORE / 2, chosen));
     if (peer->outside != NULL) peer->outside->depth = depth, peer->outside->tokens = each;
-    for (int64_t round = 0; round < rounds; round++) {
+    for (int64_t round = 0; round < bench->settings->rounds; round++) {
         LS_TRY_GOTO(ls_bench_go_on(bench));
         start = ls_bench_clock(bench);
         LS_TRY_GOTO(ls_stream_choose(stream, tokens, stride, 0, each, chosen));
-        ls_turns_add(&times.ours, ls_bench_clock(bench) - start);
-        ls_peer_turn(bench, peer, &times);
+        ls_turns_add(&out->times.ours, ls_bench_clock(bench) - start);
+        ls_peer_turn(bench, peer, &out->times);
     }
-    ls_peer_finish(peer, &times);
-    const double rate = (double)(batch * each) / ls_turns_median(&times.ours);
-    const double spread = ls_turns_spread(&times.ours);
+    ls_peer_finish(peer, &out->times);
+    out->rate = out->tokens / ls_turns_median(&out->times.ours);
+fail:
+    ls_stream_free(stream);
+    ls_free(ctx, logits);
+    ls_free(ctx, tokens);
+    ls_free(ctx, chosen);
+    return status;
+}
+
+void ls_bench_decode_row(ls_bench *bench, json_t *rows, json_t *row, int64_t batch, int64_t depth,
+                         const ls_decoded *decoded) {
+    ls_ctx *ctx = bench->ctx;
+    ls_text_printf(ctx, &bench->text, "; with logits to the caller %.1f", decoded->with_logits);
+    if (batch > 1) ls_text_printf(ctx, &bench->text, "; %lld side by side", (long long)batch);
+    if (decoded->prefill > 0)
+        ls_text_printf(ctx, &bench->text, "; prefill %.0f tokens/s", decoded->prefill);
+    ls_text_printf(ctx, &bench->text, "\n");
+    json_object_set_new(row, "depth", json_integer((json_int_t)depth));
+    json_object_set_new(row, "tokens_per_second", json_real(decoded->rate));
+    json_object_set_new(row, "spread", json_real(ls_turns_spread(&decoded->times.ours)));
+    json_object_set_new(row, "prefill_tokens_per_second", json_real(decoded->prefill));
+    json_object_set_new(row, "logits_tokens_per_second", json_real(decoded->with_logits));
+    if (batch > 1) json_object_set_new(row, "streams", json_integer((json_int_t)batch));
+    ls_bench_put_peer(bench, &decoded->times, "", decoded->tokens, row);
+    ls_bench_put_taken(row, &decoded->times);
+    json_array_append_new(rows, row);
+}
+
+ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, int64_t depth,
+                             ls_peer *peer, json_t *rows) {
+    ls_ctx *ctx = bench->ctx;
+    const int64_t each = ctx->device == NULL ? TOKENS : TOKENS_DEVICE;
+    ls_decoded decoded;
+    LS_TRY(ls_bench_decode_turns(bench, model, batch, depth, each, peer, &decoded));
     /* as with all limits the highest that was seen counts */
     double bandwidth = 0;
-    LS_TRY_GOTO(ls_machine_bandwidth(ctx, &bandwidth));
+    LS_TRY(ls_machine_bandwidth(ctx, &bandwidth));
     if (bandwidth > bench->bandwidth) bench->bandwidth = bandwidth;
     double weights = 2.0 * (double)ls_parameters_elements(model->store);
     double cached =
@@ -62,25 +98,11 @@ ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, in
     double limit = bench->bandwidth * (double)batch / (weights + (double)batch * cached);
     ls_text_printf(ctx, &bench->text,
                    "  depth %6lld %8.1f tokens/s, spread %.0f%%; bandwidth allows %.1f: %.0f%%",
-                   (long long)depth, rate, 100 * spread, limit, 100 * rate / limit);
-    ls_text_printf(ctx, &bench->text, "; with logits to the caller %.1f", with_logits);
-    if (batch > 1) ls_text_printf(ctx, &bench->text, "; %lld side by side", (long long)batch);
-    if (prefill > 0) ls_text_printf(ctx, &bench->text, "; prefill %.0f tokens/s", prefill);
-    ls_text_printf(ctx, &bench->text, "\n");
-    json_t *row = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "depth", (json_int_t)depth,
-                            "tokens_per_second", rate, "spread", spread, "bandwidth_limit", limit,
-                            "share", rate / limit, "prefill_tokens_per_second", prefill,
-                            "logits_tokens_per_second", with_logits);
-    if (batch > 1) json_object_set_new(row, "streams", json_integer((json_int_t)batch));
-    ls_bench_put_peer(bench, &times, "", (double)(batch * each), row);
-    ls_bench_put_taken(row, &times);
-    json_array_append_new(rows, row);
-fail:
-    ls_stream_free(stream);
-    ls_free(ctx, logits);
-    ls_free(ctx, tokens);
-    ls_free(ctx, chosen);
-    return status;
+                   (long long)depth, decoded.rate, 100 * ls_turns_spread(&decoded.times.ours),
+                   limit, 100 * decoded.rate / limit);
+    json_t *row = json_pack("{s:f, s:f}", "bandwidth_limit", limit, "share", decoded.rate / limit);
+    ls_bench_decode_row(bench, rows, row, batch, depth, &decoded);
+    return LS_OK;
 }
 
 ls_status ls_bench_decode(ls_bench *bench) {

@@ -7,8 +7,7 @@
 #include "model/model.h"
 #include "tensor/engine/machine.h"
 
-#define MODEL "2 x 128, bytes"
-enum { VOCABULARY = 256, WORDS_BYTES = 384, NAME_BYTES = 64 };
+enum { WORDS_BYTES = 384 };
 static const char model_words[] = "model.layers=2 model.width=128";
 
 /* A mixer as it is measured: with settings other than its defaults, and more than once where that
@@ -34,24 +33,16 @@ static const mixer_form forms[] = {
 };
 enum { FORMS = sizeof forms / sizeof forms[0] };
 
-typedef struct measured {
-    const ls_mixer_type *type;
-    const char *words;
-    char name[NAME_BYTES];
-} measured;
-
 static bool name_it(const ls_bench *bench, const ls_mixer_type *type, const mixer_form *form,
-                    measured *out) {
+                    ls_bench_mixer *out) {
     const char *own = form == NULL ? "" : form->name;
-    *out = (measured){.type = type, .words = form == NULL ? "" : form->words};
+    *out = (ls_bench_mixer){.type = type, .words = form == NULL ? "" : form->words};
     snprintf(out->name, sizeof out->name, "%s%s%s", type->name, own[0] == '\0' ? "" : ", ", own);
     return strstr(out->name, bench->settings->only) != NULL;
 }
 
-/* Each form of each causal mixer that is asked for, until one fails. */
-typedef ls_status visitor(ls_bench *bench, const measured *what, void *about);
-static ls_status visit(ls_bench *bench, visitor *each, void *about) {
-    measured what;
+ls_status ls_bench_each_mixer(ls_bench *bench, ls_bench_mixer_work *each, void *about) {
+    ls_bench_mixer what;
     for (size_t i = 0; i < ls_mixer_count; i++) {
         const ls_mixer_type *type = ls_mixer_types[i];
         int found = 0;
@@ -64,6 +55,24 @@ static ls_status visit(ls_bench *bench, visitor *each, void *about) {
         if (found == 0 && name_it(bench, type, NULL, &what)) LS_TRY(each(bench, &what, about));
     }
     return LS_OK;
+}
+
+bool ls_bench_mixer_type(const ls_bench *bench, ls_dtype type) {
+    return bench->ctx->device == NULL || type == LS_BF16 || bench->settings->dtype != 0;
+}
+
+void ls_bench_mixer_words(const ls_bench_mixer *what, int64_t length, char *out, size_t bytes) {
+    snprintf(out, bytes, "%s model.mixer=%s model.length=%lld%s %s", model_words, what->type->name,
+             (long long)length,
+             what->type->traits & LS_MIXER_POSITIONS ? " model.position=rope" : "", what->words);
+}
+
+json_t *ls_bench_mixer_row(const ls_bench_mixer *what, ls_dtype type, size_t bytes) {
+    json_t *row =
+        json_pack("{s:s, s:s, s:s, s:I}", "kind", what->name, "model", LS_BENCH_MIXER_MODEL,
+                  "dtype", ls_dtype_name(type), "bytes", (json_int_t)bytes);
+    if (what->words[0] != '\0') json_object_set_new(row, "settings", json_string(what->words));
+    return row;
 }
 
 /* Tokens of a step. */
@@ -88,7 +97,7 @@ ls_status ls_bench_mixers_check(const ls_bench *bench) {
     return LS_OK;
 }
 
-static ls_status measure(ls_bench *bench, const measured *what, ls_dtype type, ls_trainer *t,
+static ls_status measure(ls_bench *bench, const ls_bench_mixer *what, ls_dtype type, ls_trainer *t,
                          json_t *rows) {
     const ls_train_shape *shape = t->shape;
     const ls_bench_work work = {ls_bench_trainer_step, t, bench->settings->seconds / 4};
@@ -102,27 +111,23 @@ static ls_status measure(ls_bench *bench, const measured *what, ls_dtype type, l
         bench->ctx, &bench->text, "  %-5s %-20s %5lld x %6lld %10.1f ms %9.0f tokens/s %7.0f MB",
         ls_dtype_name(type), what->name, (long long)shape->batch, (long long)shape->length,
         1e3 * seconds, (double)(shape->batch * shape->length) / seconds, 1e-6 * (double)bytes);
-    json_t *row = json_pack("{s:s, s:s, s:s, s:I}", "kind", what->name, "model", MODEL, "dtype",
-                            ls_dtype_name(type), "bytes", (json_int_t)bytes);
-    if (what->words[0] != '\0') json_object_set_new(row, "settings", json_string(what->words));
+    json_t *row = ls_bench_mixer_row(what, type, bytes);
     ls_bench_trainer_name(bench, t, row);
     ls_bench_row(bench, rows, row, &times);
     return LS_OK;
 }
 
 /* One that this device, or this model, cannot have is left out with its reason. */
-static ls_status measure_length(ls_bench *bench, const measured *what, ls_dtype type, int64_t T,
-                                json_t *rows) {
+static ls_status measure_length(ls_bench *bench, const ls_bench_mixer *what, ls_dtype type,
+                                int64_t T, json_t *rows) {
     ls_ctx *ctx = bench->ctx;
     char words[WORDS_BYTES];
-    snprintf(words, sizeof words, "%s model.mixer=%s model.length=%lld%s %s", model_words,
-             what->type->name, (long long)T,
-             what->type->traits & LS_MIXER_POSITIONS ? " model.position=rope" : "", what->words);
+    ls_bench_mixer_words(what, T, words, sizeof words);
     const ls_train_shape shape = {.name = what->name,
                                   .words = words,
                                   .batch = longest(bench) / T,
                                   .length = T,
-                                  .vocabulary = VOCABULARY};
+                                  .vocabulary = LS_BENCH_MIXER_VOCABULARY};
     ls_trainer t = {0};
     ls_status status = ls_bench_trainer_make(bench, &shape, type, &t);
     if (status == LS_OK) {
@@ -138,11 +143,9 @@ static ls_status measure_length(ls_bench *bench, const measured *what, ls_dtype 
     return status;
 }
 
-static ls_status measure_all(ls_bench *bench, const measured *what, void *rows) {
+static ls_status measure_all(ls_bench *bench, const ls_bench_mixer *what, void *rows) {
     for (int i = 0; i < bench->type_count; i++) {
-        /* on a device, as with attention, bf16 unless another type is asked for */
-        if (bench->ctx->device != NULL && bench->types[i] != LS_BF16 && bench->settings->dtype == 0)
-            continue;
+        if (!ls_bench_mixer_type(bench, bench->types[i])) continue;
         for (int64_t j = 0; j < bench->settings->lengths.count; j++)
             LS_TRY(
                 measure_length(bench, what, bench->types[i], bench->settings->lengths.at[j], rows));
@@ -150,7 +153,7 @@ static ls_status measure_all(ls_bench *bench, const measured *what, void *rows) 
     return LS_OK;
 }
 
-static ls_status count_one(ls_bench *bench, const measured *what, void *count) {
+static ls_status count_one(ls_bench *bench, const ls_bench_mixer *what, void *count) {
     (void)bench;
     (void)what;
     ++*(size_t *)count;
@@ -159,14 +162,15 @@ static ls_status count_one(ls_bench *bench, const measured *what, void *count) {
 
 bool ls_bench_mixers_has(ls_bench *bench) {
     size_t count = 0;
-    return visit(bench, count_one, &count) == LS_OK && count > 0;
+    return ls_bench_each_mixer(bench, count_one, &count) == LS_OK && count > 0;
 }
 
 ls_status ls_bench_mixers(ls_bench *bench) {
     json_t *rows = json_array();
     json_object_set_new(bench->json, "mixers", rows);
     ls_text_printf(bench->ctx, &bench->text,
-                   "training steps of " MODEL ", %lld tokens each: mixer, texts x length\n",
+                   "training steps of " LS_BENCH_MIXER_MODEL
+                   ", %lld tokens each: mixer, texts x length\n",
                    (long long)longest(bench));
-    return visit(bench, measure_all, rows);
+    return ls_bench_each_mixer(bench, measure_all, rows);
 }

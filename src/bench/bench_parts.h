@@ -36,6 +36,7 @@ ls_status ls_bench_scan(ls_bench *bench);
 ls_status ls_bench_conv(ls_bench *bench);
 ls_status ls_bench_retention(ls_bench *bench);
 ls_status ls_bench_decode(ls_bench *bench);
+ls_status ls_bench_decode_mixers(ls_bench *bench);
 ls_status ls_bench_ranks(ls_bench *bench);
 /* Whether a model or a mixer that is trained here, or a kind of attention, has the name that `only`
  * asks for. */
@@ -46,6 +47,24 @@ bool ls_bench_sparse_has(const ls_bench *bench);
 
 /* LS_EUSE where `lengths` are none that ls_bench_mixers can measure. */
 ls_status ls_bench_mixers_check(const ls_bench *bench);
+
+/* A causal mixer as it is measured, in a small model that is the same for all. */
+#define LS_BENCH_MIXER_MODEL "2 x 128, bytes"
+enum { LS_BENCH_MIXER_VOCABULARY = 256 };
+typedef struct ls_bench_mixer {
+    const ls_mixer_type *type;
+    const char *words; /* its settings other than the defaults */
+    char name[64];
+} ls_bench_mixer;
+/* Each form of each causal mixer that `only` asks for, until one fails. */
+typedef ls_status ls_bench_mixer_work(ls_bench *bench, const ls_bench_mixer *what, void *about);
+ls_status ls_bench_each_mixer(ls_bench *bench, ls_bench_mixer_work *each, void *about);
+/* Whether a type is measured here: on a device, as with attention, bf16 unless another is asked
+ * for. */
+bool ls_bench_mixer_type(const ls_bench *bench, ls_dtype type);
+/* The model's settings but its vocabulary; and how a row of it begins. */
+void ls_bench_mixer_words(const ls_bench_mixer *what, int64_t length, char *out, size_t bytes);
+json_t *ls_bench_mixer_row(const ls_bench_mixer *what, ls_dtype type, size_t bytes);
 
 typedef struct ls_train_shape ls_train_shape;
 typedef struct ls_peer ls_peer;
@@ -172,6 +191,20 @@ void ls_bench_put_peer(ls_bench *bench, const ls_bench_times *times, const char 
                        double tokens, json_t *row);
 ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, json_t *rows);
 /* Decoding after so many tokens. */
+typedef struct ls_decoded {
+    ls_bench_times times;
+    double tokens;               /* of all sequences in a turn */
+    double rate;                 /* tokens per second */
+    double prefill, with_logits; /* the same of the tokens before (0: none), and of steps whose
+                                    logits the caller gets */
+} ls_decoded;
+/* Where each sequence is decoded by `each` tokens a turn: room for `depth` tokens and for those. */
+int64_t ls_bench_decode_room(const ls_bench *bench, int64_t depth, int64_t each);
+ls_status ls_bench_decode_turns(ls_bench *bench, ls_model *model, int64_t batch, int64_t depth,
+                                int64_t each, ls_peer *peer, ls_decoded *out);
+/* Ends a row with what was measured of it, and adds it to `rows`. */
+void ls_bench_decode_row(ls_bench *bench, json_t *rows, json_t *row, int64_t batch, int64_t depth,
+                         const ls_decoded *decoded);
 ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t batch, int64_t depth,
                              ls_peer *peer, json_t *rows);
 

@@ -41,6 +41,7 @@ const ls_verb ls_verb_bench = {
         "ranks: what exchanges between processes take, under mpirun, srun or torchrun, and the\n"
         "latency and bandwidth that fit them.\n"
         "decode: tokens per second at some depths beside what memory bandwidth allows.\n"
+        "decode_mixers: the same, and bytes of state, of a small model with every causal mixer.\n"
         "Where a Python with PyTorch is found it runs the same work as train, attention, scan and\n"
         "conv. llm_c= and llama_cpp= name programs of llm.c and llama.cpp, which are run beside\n"
         "train and decode. Ours and theirs take turns, and the ratio is printed; a peer that fails\n"

@@ -31,7 +31,8 @@ bool ls_figures_chart(ls_ctx *ctx, const json_t *figures, const char *words, cha
                       size_t bytes, ls_text *out);
 
 /* "PART MEASURE KEY=VALUE ...": what the one row of the part with these members was measured at, in
- * the units of the tables: tokens_per_second, ms, MB, GB, spread (percent), or a member as it is.
+ * the units of the tables: tokens_per_second, ms, kB, MB, GB, spread (percent), or a member as it
+ * is.
  * NAN: no row is the one. */
 double ls_figures_lookup(const json_t *figures, const char *words);
 

@@ -1,5 +1,5 @@
-/* Figures by length: tables with a line for each kind, and their chart. Rows of one table are of
- * one model and type, and of as many tokens. */
+/* Figures by length, or by the tokens before them: tables with a line for each kind, and their
+ * chart. Rows of one table are of one model and type, and of as many tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,8 +29,9 @@ static bool same_members(const json_t *a, const json_t *b, const char *const *ke
 }
 
 static bool same_table(const json_t *a, const json_t *b) {
-    static const char *const keys[] = {"model", "dtype", "matmul", "recompute", NULL};
-    return same_members(a, b, keys) && ls__figures_tokens(a) == ls__figures_tokens(b);
+    static const char *const keys[] = {"model", "dtype", "matmul", "recompute", "streams", NULL};
+    const double one = ls__figures_tokens(a), other = ls__figures_tokens(b);
+    return same_members(a, b, keys) && (one == other || (isnan(one) && isnan(other)));
 }
 
 static bool same_line(const json_t *a, const json_t *b) {
@@ -46,9 +47,19 @@ static bool is_first(const json_t *rows, size_t at,
     return true;
 }
 
+/* What a table goes along, and what its two kinds of figures are. */
+typedef struct along {
+    const char *key, *by, *bytes;
+    double unit; /* of bytes */
+} along;
+static const along by_length = {"length", "by length",
+                                "memory in MB (arena, scratch, weights, gradients, moments)", 1e-6};
+static const along by_depth = {"depth", "by tokens before it", "state of a sequence in kB", 1e-3};
+
 /* The rows of a table: first, its lengths in rising order, its lines by their first rows, and the
  * row of each line at each length (NULL: it was not taken). */
 typedef struct table {
+    const along *axis;
     const json_t *rows, *first;
     double lengths[ROWS_MAX];
     const json_t *line[ROWS_MAX];
@@ -60,7 +71,7 @@ static void find_lengths(table *t) {
     t->count = 0;
     for (size_t i = 0; i < json_array_size(t->rows); i++) {
         const json_t *row = json_array_get(t->rows, i);
-        const double length = ls_member_real(row, "length");
+        const double length = ls_member_real(row, t->axis->key);
         size_t at = 0;
         if (!same_table(row, t->first) || !isfinite(length)) continue;
         while (at < t->count && t->lengths[at] < length) at++;
@@ -80,7 +91,7 @@ static size_t line_of(table *t, const json_t *row) {
 }
 
 static size_t place_of(const table *t, const json_t *row) {
-    const double length = ls_member_real(row, "length");
+    const double length = ls_member_real(row, t->axis->key);
     size_t at = 0;
     while (at < t->count && t->lengths[at] != length) at++;
     return at;
@@ -115,9 +126,9 @@ static const json_t *row_at(const table *t, size_t line, size_t length) {
 
 typedef enum { RATES, MEMORY } what_shown;
 
-static void put_figure(const json_t *row, what_shown what, char out[CELL_BYTES]) {
+static void put_figure(const table *t, const json_t *row, what_shown what, char out[CELL_BYTES]) {
     const double value =
-        what == RATES ? ls__figures_rate(row) : 1e-6 * ls_member_real(row, "bytes");
+        what == RATES ? ls__figures_rate(row) : t->axis->unit * ls_member_real(row, "bytes");
     out[0] = '\0';
     if (row != NULL && isfinite(value)) ls__figures_real(value, 1, out, CELL_BYTES);
 }
@@ -152,16 +163,26 @@ static void put_model(const json_t *row, char out[CELL_BYTES]) {
         ls__figures_join(out, CELL_BYTES, ", ", "recompute");
 }
 
+/* ", 8,192 tokens a step" or ", 4 sequences". */
+static void put_work(const json_t *row, char out[CELL_BYTES]) {
+    const double tokens = ls__figures_tokens(row), streams = ls_member_real(row, "streams");
+    char number[64];
+    out[0] = '\0';
+    ls__figures_count(isfinite(tokens) ? tokens : streams, number, sizeof number);
+    if (isfinite(tokens) || isfinite(streams))
+        snprintf(out, CELL_BYTES, ", %s %s", number,
+                 isfinite(tokens) ? "tokens a step" : "sequences");
+}
+
 static void say_caption(const table *t, what_shown what, const char *caption,
                         char out[3 * CELL_BYTES]) {
-    char model[CELL_BYTES], tokens[64], low[64], high[64];
+    char model[CELL_BYTES], work[CELL_BYTES], low[64], high[64];
     put_model(t->first, model);
-    ls__figures_count(ls__figures_tokens(t->first), tokens, sizeof tokens);
+    put_work(t->first, work);
     ls__figures_count(t->lengths[0], low, sizeof low);
     ls__figures_count(t->lengths[t->count - 1], high, sizeof high);
-    int used = snprintf(
-        out, 3 * CELL_BYTES, "%s, %s, %s tokens a step: %s, by length.", caption, model, tokens,
-        what == RATES ? "tokens/s" : "memory in MB (arena, scratch, weights, gradients, moments)");
+    int used = snprintf(out, 3 * CELL_BYTES, "%s, %.200s%.80s: %s, %s.", caption, model, work,
+                        what == RATES ? "tokens/s" : t->axis->bytes, t->axis->by);
     if (what == RATES && t->count > 1)
         snprintf(out + used, 3 * CELL_BYTES - (size_t)used,
                  " Behind them: how many times as long a token takes at %s as at %s, the largest "
@@ -187,7 +208,7 @@ static void put_table(ls_paper *p, const table *t, what_shown what, const char *
     for (size_t line = 0; line < t->lines; line++) {
         ls_paper_cell(p, ls_member_text(t->line[line], "kind"));
         for (size_t k = 0; k < t->count; k++) {
-            put_figure(row_at(t, line, k), what, cell);
+            put_figure(t, row_at(t, line, k), what, cell);
             ls_paper_cell(p, cell);
         }
         if (grows) put_growth(t, line, cell), ls_paper_cell(p, cell);
@@ -198,8 +219,8 @@ static void put_table(ls_paper *p, const table *t, what_shown what, const char *
     ls_paper_close(p);
 }
 
-bool ls__figures_by_length(ls_paper *p, const json_t *rows, const char *caption) {
-    table t = {.rows = rows};
+static bool put_tables(ls_paper *p, const json_t *rows, const along *axis, const char *caption) {
+    table t = {.axis = axis, .rows = rows};
     bool found = false;
     for (size_t i = 0; i < json_array_size(rows); i++) {
         t.first = json_array_get(rows, i);
@@ -212,6 +233,14 @@ bool ls__figures_by_length(ls_paper *p, const json_t *rows, const char *caption)
     }
     if (found) ls__figures_say_taken(p, rows);
     return found;
+}
+
+bool ls__figures_by_length(ls_paper *p, const json_t *rows, const char *caption) {
+    return put_tables(p, rows, &by_length, caption);
+}
+
+bool ls__figures_by_depth(ls_paper *p, const json_t *rows, const char *caption) {
+    return put_tables(p, rows, &by_depth, caption);
 }
 
 /* ---- a chart ---- */
@@ -285,7 +314,7 @@ bool ls_figures_chart(ls_ctx *ctx, const json_t *figures, const char *words, cha
         json_t *row = json_array_get(rows, i);
         if (ls__figures_has(row, words + used)) json_array_append(chosen, row);
     }
-    table t = {.rows = chosen, .first = json_array_get(chosen, 0)};
+    table t = {.axis = &by_length, .rows = chosen, .first = json_array_get(chosen, 0)};
     for (size_t i = 0; i < json_array_size(chosen); i++)
         one &= same_table(json_array_get(chosen, i), t.first);
     if (t.first != NULL && one && fill_table(ctx, &t, out))

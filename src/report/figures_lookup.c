@@ -55,6 +55,7 @@ static double measure_of(const json_t *row, const char *name) {
         const char *name, *key;
         double scale;
     } units[] = {{"ms", "seconds", 1e3},
+                 {"kB", "bytes", 1e-3},
                  {"MB", "bytes", 1e-6},
                  {"GB", "bytes", 1e-9},
                  {"spread", "spread", 100}};

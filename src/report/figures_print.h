@@ -16,9 +16,10 @@ void ls__figures_join(char *out, size_t bytes, const char *between, const char *
 /* "Taken 2026-11-18 with longshot 0.2.0, 3 turns of 1 s; ...", each way of taking them once. */
 void ls__figures_say_taken(ls_paper *paper, const json_t *rows);
 
-/* Tables of rows of several lengths: a line for each kind, a column for each length. False: there
- * are no rows. */
+/* Tables of rows of several lengths, or depths: a line for each kind, a column for each length.
+ * False: there are no rows. */
 bool ls__figures_by_length(ls_paper *paper, const json_t *rows, const char *caption);
+bool ls__figures_by_depth(ls_paper *paper, const json_t *rows, const char *caption);
 /* Tokens of a row and of a second; NAN where the row does not say. */
 double ls__figures_tokens(const json_t *row);
 double ls__figures_rate(const json_t *row);

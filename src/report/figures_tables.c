@@ -328,6 +328,7 @@ static const struct {
     {"conv", "Long convolution, kernels as long as the text, on batch x tokens.", put_table},
     {"retention", "Retention: the linear recurrence alone, on batch x tokens.", put_table},
     {"decode", "Decoding, greedy, after so many tokens.", put_table},
+    {"decode_mixers", "Decoding with every causal mixer", ls__figures_by_depth},
 };
 
 static void put_machine(ls_paper *p, const json_t *figures) {
