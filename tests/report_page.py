@@ -23,22 +23,29 @@ T = 4.302652729696  # Student's t, 0.975, with two degrees of freedom
 # ---- studies ----
 
 
+def wilson(share, n):
+    z = 1.959963984540054
+    middle, spread = (share + z * z / (2 * n)) / (1 + z * z / n), math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return middle - z / (1 + z * z / n) * spread, middle + z / (1 + z * z / n) * spread
+
+
 def band(row, key):
-    """The 95 % interval of the mean over seeds."""
+    """The 95 % interval of the mean over seeds; of a share no narrower than Wilson's over all samples."""
     if row.get(key) is None:
         return None, None
     if key == "ppl":
         return tuple(math.exp(e) for e in band(row, "loss"))
     half = T * row[key + "_sd"] / math.sqrt(SEEDS)
     ends = row[key] - half, row[key] + half
-    return (max(0, ends[0]), min(1, ends[1])) if key in ("accuracy", "exact") else ends
+    if key not in ("accuracy", "exact"):
+        return ends
+    least = wilson(row[key], row["windows"] * row["n"])
+    return max(0, min(ends[0], least[0])), min(1, max(ends[1], least[1]))
 
 
 def at_chance(row):
     """Wilson's interval over all samples reaches down to chance."""
-    n, share, z = row["windows"] * row["n"], row["accuracy"], 1.959963984540054
-    middle, spread = (share + z * z / (2 * n)) / (1 + z * z / n), math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return middle - z / (1 + z * z / n) * spread <= row["chance"]
+    return wilson(row["accuracy"], row["windows"] * row["n"])[0] <= row["chance"]
 
 
 def spread(draw, row, key, value):

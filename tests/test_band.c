@@ -47,6 +47,24 @@ static void test_share(void **state) {
     near(high, 0.9433, 1e-4);
 }
 
+/* Seeds that agree have been asked no more for that: 0 of 6 is up to 39.0 %. */
+static void test_shares(void **state) {
+    (void)state;
+    double low, high;
+    ls_shares_interval(0, 0, 2, 3, &low, &high);
+    near(low, 0, 1e-12);
+    near(high, 0.3903, 1e-4);
+    ls_shares_interval(0.8, NAN, 1, 10, &low, &high); /* one seed: Wilson's */
+    near(low, 0.4902, 1e-4);
+    near(high, 0.9433, 1e-4);
+    ls_shares_interval(0.5, 0.1, 3, 100, &low, &high); /* seeds that differ: Student's t */
+    near(low, 0.5 - 0.2484138, 1e-6);
+    near(high, 0.5 + 0.2484138, 1e-6);
+    ls_shares_interval(0.9, 0.1, 3, NAN, &low, &high);
+    near(low, 0.9 - 0.2484138, 1e-6);
+    near(high, 1, 0);
+}
+
 static void test_row(void **state) {
     (void)state;
     json_t *row = json_pack("{s:i, s:f, s:f, s:f, s:f, s:f}", "n", 3, "loss", 2.0, "loss_sd", 1.0,
@@ -56,6 +74,11 @@ static void test_row(void **state) {
     near(ls_band_of(row, "accuracy").low, 0.9 - 0.2484138, 1e-6);
     near(ls_band_of(row, "accuracy").high, 1, 0); /* a share */
     assert_true(isnan(ls_band_of(row, "excess").low));
+    json_object_set_new(row, "exact", json_real(1));
+    json_object_set_new(row, "exact_sd", json_real(0));
+    json_object_set_new(row, "windows", json_integer(2));
+    near(ls_band_of(row, "exact").low, 0.6097, 1e-4); /* 6 of 6 */
+    near(ls_band_of(row, "exact").high, 1, 0);
     json_object_set_new(row, "n", json_integer(1));
     assert_true(isnan(ls_band_of(row, "loss").low)); /* one seed has none */
     json_decref(row);
@@ -82,10 +105,34 @@ static void test_chance(void **state) {
     assert_false(ls_suite_at_chance(NULL));
 }
 
+/* Intervals of no width that older files have; those of scores that are no shares stay. */
+static void test_mend(void **state) {
+    (void)state;
+    static const char *const forms[] = {"likelihood", "generate"};
+    for (int i = 0; i < 3; i++) {
+        json_t *suite = json_pack(
+            "{s:s, s:f, s:i, s:f, s:f, s:[{s:f, s:i, s:f, s:f}], s:[{s:f, s:i, s:n}]}", "form",
+            forms[i > 0], "score", 0.5, "n", 6, "low", 0.25, "high", 0.25, "cells", "score", 0.0,
+            "n", 6, "low", 0.0, "high", 0.0, "curve", "score", 0.0, "n", 6, "low");
+        if (i == 2) json_object_set_new(suite, "shares", json_true());
+        ls_suite_mend(suite);
+        const json_t *cell = json_array_get(json_object_get(suite, "cells"), 0);
+        const json_t *bare = json_array_get(json_object_get(suite, "curve"), 0);
+        near(ls_member_real(cell, "high"), i == 1 ? 0 : 0.3903, 1e-4);
+        near(ls_member_real(suite, "low"), i == 1 ? 0.25 : 0.1876, 1e-4);
+        assert_true(json_is_null(json_object_get(bare, "low"))); /* none was asked for */
+        json_object_set_new(suite, "seeds", json_integer(2));
+        ls_suite_mend(suite);
+        near(ls_member_real(cell, "high"), i == 1 ? 0 : 0.2425, 1e-4); /* 0 of 12 */
+        json_decref(suite);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_factor), cmocka_unit_test(test_mean),   cmocka_unit_test(test_share),
-        cmocka_unit_test(test_row),    cmocka_unit_test(test_chance),
+        cmocka_unit_test(test_row),    cmocka_unit_test(test_chance), cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_mend),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,15 @@ assert abs(needle["score"] - mean([s["score"] for s in said])) < 1e-12
 both = [s["score"] for s in said]
 half = 12.7062047 * abs(both[0] - both[1]) / 2  # t of one degree of freedom times sd / sqrt(2)
 near = lambda a, b: abs(a - b) < 1e-7
-assert near(needle["low"], max(0, sum(both) / 2 - half)) and near(needle["high"], min(1, sum(both) / 2 + half)), needle
+def wilson(share, n, z=1.959963984540054):
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
+    return max(0, middle - half), min(1, middle + half)
+assert needle["shares"] is True and needle["n"] == 12
+least = wilson(mean(both), 2 * 12)  # seeds that agree are no surer than all their answers
+assert near(needle["low"], max(0, min(least[0], mean(both) - half))), needle
+assert near(needle["high"], min(1, max(least[1], mean(both) + half))), needle
+assert all(row["low"] < row["high"] for s in (needle, middle, tall) for row in s["cells"] + s["curve"])
 for i, cell in enumerate(needle["cells"]):
     assert cell["depth"] == said[0]["cells"][i]["depth"]
     assert abs(cell["score"] - mean([s["cells"][i]["score"] for s in said])) < 1e-12

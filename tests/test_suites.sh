@@ -54,7 +54,11 @@ import json
 one, two = (json.load(open(f"{n}/results.json")) for n in ("one", "two"))
 assert abs(one["metrics"]["logprob"] - two["metrics"]["logprob"]) < 1e-4
 assert one["n"] == 4 and one["chance"] == 0 and one["form"] == "likelihood"
-assert 0 <= one["low"] <= one["score"] <= one["high"] <= 1
+assert 0 <= one["low"] <= one["score"] <= one["high"] <= 1 and one["shares"] is True
+for row in [one] + one["cells"]:  # Wilson's, which is never empty
+    n, p, z = row["n"], row["score"], 1.959963984540054
+    half = z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+    assert row["low"] < row["high"] and abs(row["high"] - min(1, (p + z * z / (2 * n)) / (1 + z * z / n) + half)) < 1e-9
 P
 # the plain file is the other variant
 echo "The cat sat on the mat" >plain.txt

@@ -30,3 +30,15 @@ void ls_share_interval(double share, double n, double *low, double *high) {
     *low = fmax(0, middle - half);
     *high = fmin(1, middle + half);
 }
+
+void ls_shares_interval(double mean, double sd, double seeds, double questions, double *low,
+                        double *high) {
+    double from, to;
+    *low = *high = NAN;
+    if (isfinite(mean) && seeds * questions > 0)
+        ls_share_interval(mean, seeds * questions, low, high);
+    ls_mean_interval(mean, sd, seeds, &from, &to);
+    if (!isfinite(from)) return;
+    *low = fmax(0, fmin(*low, from)); /* the first may not be known */
+    *high = fmin(1, fmax(*high, to));
+}

@@ -9,5 +9,10 @@ double ls_t_factor(double n);
 void ls_mean_interval(double mean, double sd, double n, double *low, double *high);
 /* Of a share of n answers that are right (Wilson). */
 void ls_share_interval(double share, double n, double *low, double *high);
+/* Of the mean share of right answers of some seeds, each asked so many questions (NAN: not known).
+ * No narrower than that of the share of all answers: seeds that agree have still been asked no more
+ * than that. */
+void ls_shares_interval(double mean, double sd, double seeds, double questions, double *low,
+                        double *high);
 
 #endif

@@ -19,7 +19,10 @@ ls_band ls_band_of(const json_t *row, const char *key) {
         const double factor = ls_member_real(row, key) / ls_member_real(row, measured);
         band = (ls_band){factor * band.low, factor * band.high};
     }
-    if (ls_band_is_share(key)) band = (ls_band){fmax(0, band.low), fmin(1, band.high)};
+    if (ls_band_is_share(key))
+        ls_shares_interval(ls_member_real(row, key), ls_member_real(row, name),
+                           ls_member_real(row, "n"), ls_member_real(row, "windows"), &band.low,
+                           &band.high);
     return band;
 }
 
@@ -43,6 +46,30 @@ bool ls_suite_at_chance(const json_t *suite) {
     if (!(share >= 0 && share <= 1) || !isfinite(chance) || !(questions >= 1)) return false;
     ls_share_interval(share, questions, &low, &high);
     return low <= chance;
+}
+
+/* Of a row that has an interval, if its scores are shares. */
+static void mend_row(json_t *row, double seeds) {
+    const double share = ls_member_real(row, "score"), questions = ls_member_real(row, "n");
+    double low, high;
+    if (!json_is_number(json_object_get(row, "low"))) return;
+    if (!(share >= 0 && share <= 1) || !(questions >= 1)) return;
+    ls_shares_interval(share, ls_member_real(row, "score_sd"), seeds, questions, &low, &high);
+    json_object_set_new(row, "low", json_real(low));
+    json_object_set_new(row, "high", json_real(high));
+}
+
+void ls_suite_mend(json_t *suite) {
+    static const char *const lists[] = {"curve", "cells", "references"};
+    const double told = ls_member_real(suite, "seeds"), seeds = isfinite(told) ? told : 1;
+    if (!json_is_true(json_object_get(suite, "shares")) &&
+        strcmp(ls_member_text(suite, "form"), "likelihood") != 0)
+        return;
+    mend_row(suite, seeds);
+    for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++) {
+        const json_t *rows = json_object_get(suite, lists[k]);
+        for (size_t i = 0; i < json_array_size(rows); i++) mend_row(json_array_get(rows, i), seeds);
+    }
 }
 
 const json_t *ls_row_as_trained(const ls_page *page, const json_t *arm, const char *protocol) {

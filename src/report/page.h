@@ -19,8 +19,9 @@ void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
 /* Tables for a paper, in LaTeX or in Markdown. */
 void ls_paper_write(ls_ctx *ctx, const ls_study_files *files, bool latex, ls_text *out);
 
-/* The 95 % interval of KEY of a row over its seeds; NAN for one seed. Shares stay within 0 and 1; a
- * perplexity and bits per byte have that of their loss. */
+/* The 95 % interval of KEY of a row over its seeds; NAN for one seed. Shares stay within 0 and 1,
+ * and are no surer than so many samples make them; a perplexity and bits per byte have that of
+ * their loss. */
 typedef struct ls_band {
     double low, high;
 } ls_band;
@@ -30,6 +31,9 @@ bool ls_band_is_share(const char *key);
  * interval of the share over all samples reaches down to chance. */
 bool ls_at_chance(const json_t *row);
 bool ls_suite_at_chance(const json_t *suite);
+/* Intervals of a suite whose scores are shares of right answers, from the scores and questions:
+ * files of older versions have some of no width. */
+void ls_suite_mend(json_t *suite);
 /* Members that may be missing: NAN and "". */
 double ls_member_real(const json_t *object, const char *key);
 const char *ls_member_text(const json_t *object, const char *key);

@@ -56,8 +56,8 @@ bool ls_paper_lengths(ls_paper *paper, const ls_paper_measure *measure, const ch
 size_t ls_paper_name_columns(const double *numbers, size_t count, char texts[][24],
                              const char **names);
 void ls_paper_begin_row(ls_paper *paper, const json_t *arm, double seeds);
-/* How numbers over seeds are given, for captions. */
-const char *ls_paper_spread(const ls_page *page);
+/* How numbers over seeds are given, for captions; shares: of right answers. */
+const char *ls_paper_spread(const ls_page *page, bool shares);
 
 /* A part by its words: "about", "ppl PROTOCOL" and the other measures, "resolution", "suite NAME",
  * "against ARM MEASURE PROTOCOL", "tau PROTOCOL LENGTH ARM ...", "cost", "runs ..." (runs.h), those

@@ -26,12 +26,15 @@ static const json_t *arm_at(const ls_paper *p, size_t index) {
     return json_array_get(p->page->arms, index);
 }
 
-const char *ls_paper_spread(const ls_page *page) {
+const char *ls_paper_spread(const ls_page *page, bool shares) {
     double most = 0;
     for (size_t a = 0; a < page->count; a++)
         most = fmax(most, ls_member_real(json_array_get(page->arms, a), "seeds"));
-    return most > 1 ? "mean over seeds \302\261 half of its 95 % interval (Student's t)"
-                    : "one seed, so nothing is known of the spread";
+    if (!(most > 1)) return "one seed, so nothing is known of the spread";
+    return shares
+               ? "mean over seeds \302\261 half of its 95 % interval (Student's t, and no narrower "
+                 "than Wilson's of all samples)"
+               : "mean over seeds \302\261 half of its 95 % interval (Student's t)";
 }
 
 /* ---- what a table must not be silent about ---- */
@@ -151,7 +154,7 @@ static void put_by_length(ls_paper *p, const by_length *table) {
     char texts[LS_PAGE_LENGTHS_MAX][24], caption[CAPTION_BYTES];
     snprintf(caption, sizeof caption, "%s%s%.60s%s, by tokens of a window: %s.", m->name,
              protocol[0] == '\0' ? "" : " (", protocol, protocol[0] == '\0' ? "" : ")",
-             m->of_all != NULL ? m->of_all : ls_paper_spread(p->page));
+             m->of_all != NULL ? m->of_all : ls_paper_spread(p->page, ls_band_is_share(m->key)));
     ls_paper_open(p, caption, names,
                   ls_paper_name_columns(table->lengths, table->count, texts, names));
     for (size_t a = 0; a < p->page->count; a++) {

@@ -80,7 +80,8 @@ static bool put_layers(ls_paper *p, const kind *k, double length) {
     for (size_t i = 0; i < count; i++) layers[i] = (double)i + 1;
     snprintf(caption, sizeof caption,
              "%s%s of each layer's head-averaged scores in windows of %.0f: %s.",
-             k->measure.scale == 100 ? "100 " : "", k->of_layer, length, ls_paper_spread(p->page));
+             k->measure.scale == 100 ? "100 " : "", k->of_layer, length,
+             ls_paper_spread(p->page, false));
     ls_paper_open(p, caption, names, ls_paper_name_columns(layers, count, texts, names));
     for (size_t a = 0; a < p->page->count; a++) {
         const json_t *arm = json_array_get(p->page->arms, a);

@@ -247,6 +247,14 @@ static ls_status set_aside(ls_ctx *ctx, ls_study_files *files) {
     return LS_OK;
 }
 
+static void mend_suites(const json_t *arms) {
+    for (size_t a = 0; a < json_array_size(arms); a++) {
+        const json_t *suites = json_object_get(json_array_get(arms, a), "suites");
+        for (size_t i = 0; i < json_array_size(suites); i++)
+            ls_suite_mend(json_array_get(suites, i));
+    }
+}
+
 static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out) {
     char path[PATH_BYTES];
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
@@ -264,12 +272,15 @@ static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out
     if (json_object_get(out->results, "suite") != NULL) {
         LS_TRY(check_object(ctx, path, "the suite", out->results, RANGES(of_suite)));
         LS_TRY(check_rows(ctx, path, out->results, "references", RANGES(of_cell)));
-        return check_rows(ctx, path, out->results, "cells", RANGES(of_cell));
+        LS_TRY(check_rows(ctx, path, out->results, "cells", RANGES(of_cell)));
+        ls_suite_mend(out->results);
+        return LS_OK;
     }
     if (strcmp(ls_member_text(out->results, "format"), "longshot-study-1") != 0)
         return LS_FAIL(ctx, LS_EINPUT, "%s is not the results of a study or suite", path);
     LS_TRY(check_object(ctx, path, "the study", out->results, RANGES(of_study)));
     LS_TRY(check_arms(ctx, path, json_object_get(out->results, "arms")));
+    mend_suites(json_object_get(out->results, "arms"));
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "timing.json"));
     if (!ls_path_exists(path)) return set_aside(ctx, out);
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->timing));

@@ -139,25 +139,42 @@ typedef struct answers {
     json_t *said[LS_OPTION_LIST_MAX];
 } answers;
 
-/* The interval of a mean score over seeds; scores are shares. */
-static void put_interval(json_t *into, const ls__spread *score) {
+/* Whether all scores of all seeds say right or wrong; suites of older versions do not tell it of
+ * what was generated. */
+static bool are_shares(const answers *from) {
+    bool all = from->count > 0;
+    for (int64_t i = 0; i < from->count && all; i++) {
+        const char *form = json_string_value(json_object_get(from->said[i], "form"));
+        all = json_is_true(json_object_get(from->said[i], "shares")) ||
+              (form != NULL && strcmp(form, "likelihood") == 0);
+    }
+    return all;
+}
+
+/* The interval of a mean score over seeds, each asked so many questions; NAN: scores are no shares
+ * of right answers. */
+static void put_interval(json_t *into, const ls__spread *score, double questions) {
+    const double mean = ls__spread_mean(score), sd = ls__spread_deviation(score);
     double low, high;
-    ls_mean_interval(ls__spread_mean(score), ls__spread_deviation(score), (double)score->n, &low,
-                     &high);
-    if (isfinite(low)) low = fmax(low, fmin(0, score->low));
-    if (isfinite(high)) high = fmin(high, fmax(1, score->high));
+    if (isfinite(questions)) {
+        ls_shares_interval(mean, sd, (double)score->n, questions, &low, &high);
+    } else {
+        ls_mean_interval(mean, sd, (double)score->n, &low, &high);
+        if (isfinite(low)) low = fmax(low, fmin(0, score->low));
+        if (isfinite(high)) high = fmin(high, fmax(1, score->high));
+    }
     json_object_set_new(into, "low", ls__number_json(low));
     json_object_set_new(into, "high", ls__number_json(high));
 }
 
 /* One seed: the interval over its questions. Several: that over seeds. */
-static void put_score(json_t *into, const json_t *const *rows, int64_t count) {
+static void put_score(json_t *into, const json_t *const *rows, int64_t count, bool shares) {
     ls__spread score = {0};
     for (int64_t i = 0; i < count; i++)
         ls__spread_add(&score, ls__number(json_object_get(rows[i], "score")));
     ls__spread_put(into, "score", &score);
-    if (count > 1) {
-        put_interval(into, &score);
+    if (count > 1 || shares) {
+        put_interval(into, &score, shares ? ls__number(json_object_get(rows[0], "n")) : NAN);
         return;
     }
     static const char *const ends[] = {"low", "high"};
@@ -174,7 +191,7 @@ static json_t *cell_json(const answers *from, const char *list, size_t index) {
         rows[i] = json_array_get(json_object_get(from->said[i], list), index);
     json_t *cell = json_copy((json_t *)rows[0]);
     for (size_t k = 0; k < sizeof scores / sizeof scores[0]; k++) json_object_del(cell, scores[k]);
-    put_score(cell, rows, from->count);
+    put_score(cell, rows, from->count, are_shares(from));
     return cell;
 }
 
@@ -203,21 +220,13 @@ static double pooled(const json_t *said, const char *key, const json_t *value, d
 
 /* All that has the same length or number of examples, together. */
 static json_t *pooled_row(const answers *from, const char *key, const json_t *value) {
-    const bool binary =
-        strcmp(json_string_value(json_object_get(from->said[0], "form")), "likelihood") == 0;
     ls__spread score = {0};
-    double n = 0, low = NAN, high = NAN;
+    double n = 0;
     for (int64_t i = 0; i < from->count; i++)
         ls__spread_add(&score, pooled(from->said[i], key, value, &n));
     json_t *row = json_pack("{s:O, s:I}", key, value, "n", (json_int_t)n);
     ls__spread_put(row, "score", &score);
-    if (from->count > 1) {
-        put_interval(row, &score);
-        return row;
-    }
-    if (binary) ls_share_interval(ls__spread_mean(&score), n, &low, &high);
-    json_object_set_new(row, "low", ls__number_json(low));
-    json_object_set_new(row, "high", ls__number_json(high));
+    put_interval(row, &score, are_shares(from) ? n : NAN);
     return row;
 }
 
@@ -261,7 +270,10 @@ static json_t *suite_json(const ls_study_suite *suite, const answers *from) {
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
         if (json_object_get(first, same[i]) != NULL)
             json_object_set(out, same[i], json_object_get(first, same[i]));
-    if (first != NULL) put_score(out, (const json_t *const *)from->said, from->count);
+    if (first != NULL) {
+        json_object_set_new(out, "shares", json_boolean(are_shares(from)));
+        put_score(out, (const json_t *const *)from->said, from->count, are_shares(from));
+    }
     for (int64_t i = 0; i < from->count; i++)
         json_array_append_new(
             seeds, json_pack("{s:I, s:o}", "seed", (json_int_t)from->seed[i], "score",

@@ -1,8 +1,9 @@
-/* Results of a suite, from the records of its items: means, bootstrap intervals, cells. */
+/* Results of a suite, from the records of its items: means, intervals, cells. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/interval.h"
 #include "suite/lib/samples.h"
 
 /* Records that are averaged together. */
@@ -58,9 +59,18 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+/* Whether all scores say right or wrong. */
+static bool are_shares(const cell *c) {
+    for (size_t i = 0; i < c->count; i++) {
+        const double score = score_of(c->records[i], "score");
+        if (score != 0 && score != 1) return false;
+    }
+    return true;
+}
+
 /* The middle 95 % of the means of resampled items. */
-static ls_status interval(ls_ctx *ctx, const cell *c, uint64_t seed, int64_t resamples,
-                          json_t *out) {
+static ls_status bootstrap(ls_ctx *ctx, const cell *c, uint64_t seed, int64_t resamples,
+                           json_t *out) {
     double *scores = ls_new_raw(ctx, c->count + (size_t)resamples, sizeof *scores);
     if (scores == NULL) return LS_ENOMEM;
     double *means = scores + c->count;
@@ -77,6 +87,17 @@ static ls_status interval(ls_ctx *ctx, const cell *c, uint64_t seed, int64_t res
     json_object_set_new(out, "high",
                         json_real(means[(int64_t)ceil(0.975 * (double)(resamples - 1))]));
     ls_free(ctx, scores);
+    return LS_OK;
+}
+
+/* Resamples of answers that are all wrong are all wrong: their means would leave no doubt. */
+static ls_status interval(ls_ctx *ctx, const cell *c, uint64_t seed, int64_t resamples,
+                          json_t *out) {
+    double low, high;
+    if (!are_shares(c)) return bootstrap(ctx, c, seed, resamples, out);
+    ls_share_interval(mean_of(c, "score"), (double)c->count, &low, &high);
+    json_object_set_new(out, "low", json_real(low));
+    json_object_set_new(out, "high", json_real(high));
     return LS_OK;
 }
 
@@ -136,6 +157,7 @@ ls_status ls_samples_results(const ls_samples *s, uint64_t seed, int64_t resampl
         }
     if (status == LS_OK && whole.count == 0)
         status = LS_FAIL(ctx, LS_EINPUT, "the suite has no items");
+    if (status == LS_OK) json_object_set_new(results, "shares", json_boolean(are_shares(&whole)));
     if (status == LS_OK) status = cell_json(ctx, &whole, seed, resamples, results);
     if (status == LS_OK && references.count > 0)
         status = put_cells(ctx, "references", &references, seed, resamples, results);

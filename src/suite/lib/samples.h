@@ -31,7 +31,8 @@ void ls_samples_forget(ls_samples *samples, int64_t group);
 ls_status ls_samples_close(ls_samples *samples);
 void ls_samples_clear(ls_samples *samples);
 
-/* Means, intervals and cells of all records: adds "items", "metrics" and "cells" to an object. */
+/* Means, intervals and cells of all records: adds "n", "score", "metrics" and "cells" to an object,
+ * and "shares", whether all scores say right or wrong. */
 ls_status ls_samples_results(const ls_samples *samples, uint64_t seed, int64_t resamples,
                              json_t *results);
 

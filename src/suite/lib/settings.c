@@ -45,7 +45,8 @@ static const ls_option options[] = {
             "Whether a context that several questions share is computed once.",
             .needs = "suite!=heads"),
     LS_INT("resamples", FIELD(resamples), "1000", 0, 100000,
-           "Bootstrap samples behind the intervals; 0: no intervals."),
+           "Bootstrap samples behind the intervals of scores that are no shares of right answers; "
+           "0: no intervals."),
     LS_TEXT("out", FIELD(out), "",
             "Folder for samples.jsonl and results.json; empty: one in the run's folder, named "
             "after the suite and its settings."),
