@@ -198,7 +198,14 @@ grep -q '"slower"' kept.json || {
 }
 refuses 3 "another machine" $small compare=other.json
 # and added to kept ones: the same rows are replaced, others stay
-"$program" $small out=sum.json >out.txt
+"$program" $small out=sum.json >out.txt 2>err.txt
+# lines as it goes on to standard error, one table at the end to the output
+grep -q '^ *bf16 .*longt5, side tokens' err.txt && ! grep -q '^ *bf16 ' out.txt &&
+    [ "$(grep -c '^sparse, ms  *ours  spread$' out.txt)" = 1 ] &&
+    [ "$(grep -c '^  longt5, side tokens, bf16, 1 x 64, 12 heads of 64.* 0.0%$' out.txt)" = 1 ] ||
+    { cat out.txt err.txt; echo "FAILED: the table of a run" >&2; exit 1; }
+"$program" $small --quiet >out.txt 2>err.txt
+[ ! -s err.txt ] && [ -s out.txt ] || { cat err.txt; echo "FAILED: bench --quiet" >&2; exit 1; }
 "$program" $small out=sum.json add=true >out.txt
 [ "$(grep -c '"kind"' sum.json)" = 2 ] || { echo "FAILED: add=true twice the same" >&2; exit 1; }
 "$program" $small out=sum.json add=true lengths=32 >out.txt

@@ -182,6 +182,47 @@ static void by_depth(void **state) {
         "Taken before files said when and how.\n\n");
 }
 
+/* One table of a run: a line for each peer, none of more than 100 columns. */
+static void summary(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_text out = {0};
+    json_t *figures = parse(
+        &ctx, "{" MACHINE ", \"ranks\": {\"rows\": [{}]}, \"scan\": [], \"attention\": [" FORWARD
+              ", " BACKWARD "], \"decode\": [{\"model\": \"m\", \"depth\": 8192, "
+              "\"tokens_per_second\": 2500.0, \"spread\": 0.02, \"peer_tokens_per_second\": "
+              "1000.0, \"peer_mode\": \"llama.cpp\", \"ratio\": 2.5}]}");
+    ls_figures_summary(&ctx, figures, &out);
+    expect(&ctx, ls_text_status(&out));
+    assert_string_equal(
+        out.bytes,
+        "attention, ms                                            ours  spread  peer            "
+        " theirs ratio\n"
+        "  causal, bf16, 32 x 1,024, 12 heads of 64               2.00    1.3%  flash           "
+        "   3.00  1.50\n"
+        "                                                                       cuDNN           "
+        "   1.00  0.50\n"
+        "  causal, bf16, 32 x 1,024, 12 heads of 64, with        1,500     25%  flash           "
+        "  6,000  4.00\n"
+        "    backward                                                           cuDNN           "
+        "   none\n"
+        "decode, tokens/s                                         ours  spread  peer            "
+        " theirs ratio\n"
+        "  m, depth 8,192                                        2,500    2.0%  llama.cpp       "
+        "  1,000  2.50\n");
+    for (const char *at = out.bytes; *at != '\0'; at += strcspn(at, "\n") + 1)
+        assert_true(strcspn(at, "\n") <= 100);
+    ls_text_clear(&ctx, &out);
+    json_decref(figures);
+    /* without peers names have the room, and no more than they need; "kind, model" */
+    figures = parse(&ctx, STEPS);
+    ls_figures_summary(&ctx, figures, &out);
+    assert_non_null(strstr(out.bytes, "mixers, ms                         ours  spread\n"));
+    assert_non_null(strstr(out.bytes, "\n  a, near, m, f32, 8 x 1,024      1,000    8.0%\n"));
+    ls_text_clear(&ctx, &out);
+    json_decref(figures);
+}
+
 static void lookups(void **state) {
     (void)state;
     static const struct {
@@ -572,6 +613,7 @@ int main(void) {
         cmocka_unit_test(lookups),       cmocka_unit_test(charts),
         cmocka_unit_test(chart_of_many), cmocka_unit_test(chart_title),
         cmocka_unit_test(sentences),     cmocka_unit_test(page_with_chart),
+        cmocka_unit_test(summary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -255,7 +255,7 @@ static ls_status measure_machine(ls_bench *bench) {
     LS_TRY(ls_machine_bandwidth(ctx, &bench->bandwidth));
     json_object_set_new(row, "threads", json_integer(ctx->threads));
     json_object_set_new(row, "bandwidth", json_real(bench->bandwidth));
-    ls_text_printf(ctx, &bench->text, "%d threads; memory is read at %.1f GB/s\nmatrix products",
+    ls_text_printf(ctx, &bench->table, "%d threads; memory is read at %.1f GB/s\nmatrix products",
                    ctx->threads, 1e-9 * bench->bandwidth);
     for (int t = 0; t < LS_REAL_TYPES; t++) {
         char name[32];
@@ -263,10 +263,10 @@ static ls_status measure_machine(ls_bench *bench) {
         LS_TRY(ls_machine_peak(ctx, (ls_dtype)t, &bench->peak[t]));
         snprintf(name, sizeof name, "peak_%s", ls_dtype_name((ls_dtype)t));
         json_object_set_new(row, name, json_real(bench->peak[t]));
-        ls_text_printf(ctx, &bench->text, "  %s %.0f GFLOP/s", ls_dtype_name((ls_dtype)t),
+        ls_text_printf(ctx, &bench->table, "  %s %.0f GFLOP/s", ls_dtype_name((ls_dtype)t),
                        1e-9 * bench->peak[t]);
     }
-    ls_text_printf(ctx, &bench->text, "\n");
+    ls_text_printf(ctx, &bench->table, "\n");
     return LS_OK;
 }
 
@@ -282,7 +282,6 @@ static ls_status show(ls_bench *bench) {
 
 static ls_status measure(ls_bench *bench) {
     if (!among_ranks(bench)) LS_TRY(measure_machine(bench));
-    LS_TRY(show(bench));
     for (int i = 0; i < PARTS; i++) {
         if (parts[i].run == NULL || !wants(bench, parts[i].name)) continue;
         ls_status status = parts[i].run(bench), shown = show(bench);
@@ -290,21 +289,21 @@ static ls_status measure(ls_bench *bench) {
         LS_TRY(shown);
         LS_TRY(ls_bench_go_on(bench));
     }
-    int64_t peak = ls_machine_peak_bytes();
+    const int64_t peak = ls_machine_peak_bytes();
+    ls_figures_summary(bench->ctx, bench->json, &bench->table);
     json_object_set_new(bench->json, "peak_bytes", json_integer((json_int_t)peak));
     if (wants(bench, "memory"))
-        ls_text_printf(bench->ctx, &bench->text, "peak memory of all of it: %.0f MB\n",
+        ls_text_printf(bench->ctx, &bench->table, "peak memory of all of it: %.0f MB\n",
                        1e-6 * (double)peak);
-    return show(bench);
+    return LS_OK;
 }
 
 /* LS_EBAR: something is slower than it was. */
 static ls_status hold_against(ls_bench *bench) {
     json_t *compared;
     if (bench->before == NULL) return LS_OK;
-    LS_TRY(ls_ratchet_compare(bench->ctx, bench->before, bench->json, &bench->text, &compared));
+    LS_TRY(ls_ratchet_compare(bench->ctx, bench->before, bench->json, &bench->table, &compared));
     json_object_set_new(bench->json, "compared", compared);
-    LS_TRY(show(bench));
     const json_t *slower = json_object_get(compared, "slower");
     if (json_array_size(slower) == 0) return LS_OK;
     return LS_FAIL(bench->ctx, LS_EBAR, "%zu rows are slower than in %s, first: %.200s",
@@ -321,6 +320,13 @@ static ls_status keep(ls_bench *bench) {
     return status;
 }
 
+static ls_status show_table(ls_bench *bench) {
+    const ls_bench_hooks *hooks = bench->hooks;
+    LS_TRY(ls_text_status(&bench->table));
+    if (hooks->table == NULL || bench->table.length == 0) return LS_OK;
+    return hooks->table(hooks->user, bench->table.bytes, bench->table.length);
+}
+
 static ls_status measure_and_keep(ls_bench *bench) {
     const ls_bench_settings *settings = bench->settings;
     if (settings->compare[0] != '\0')
@@ -330,8 +336,9 @@ static ls_status measure_and_keep(ls_bench *bench) {
     LS_TRY(measure(bench));
     const ls_status held = hold_against(bench);
     if (held != LS_OK && held != LS_EBAR) return held;
-    if (settings->out[0] != '\0') LS_TRY(keep(bench));
-    return held;
+    const ls_status kept = settings->out[0] == '\0' ? LS_OK : keep(bench);
+    LS_TRY(show_table(bench)); /* also where there was no room to keep it */
+    return kept != LS_OK ? kept : held;
 }
 
 ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_bench_hooks *hooks,
@@ -354,6 +361,7 @@ ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_
     if (bench.json == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for the results");
     ls_status status = measure_and_keep(&bench);
     ls_text_clear(ctx, &bench.text);
+    ls_text_clear(ctx, &bench.table);
     json_decref(bench.before);
     json_decref(bench.kept);
     if (status == LS_OK || status == LS_EBAR)

@@ -28,8 +28,10 @@ extern const ls_option_table ls_bench_options;
 
 typedef struct ls_bench_hooks {
     const volatile sig_atomic_t *stop; /* or NULL: not 0 ends the measurements with LS_ESTOP */
-    /* or NULL: the tables for people, a part at a time, each as soon as it has been measured */
+    /* or NULL: lines for people, a part at a time, each as soon as it has been measured */
     ls_status (*text)(void *user, const char *bytes, size_t length);
+    /* or NULL: the table of the whole run, at its end */
+    ls_status (*table)(void *user, const char *bytes, size_t length);
     void *user;
     double (*clock)(void);  /* or NULL: seconds, in place of the machine's */
     struct ls_ranks *ranks; /* for what=ranks, of which each calls this; or NULL */

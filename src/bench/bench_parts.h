@@ -1,4 +1,4 @@
-/* The parts of a benchmark. Each measures one thing, appends a table for people to `text` and
+/* The parts of a benchmark. Each measures one thing, appends lines for people to `text` and
  * a member to the JSON result. */
 #ifndef LS_BENCH_PARTS_H
 #define LS_BENCH_PARTS_H
@@ -22,7 +22,8 @@ typedef struct ls_bench {
     double peak[LS_REAL_TYPES]; /* operations per second of matrix products by type */
     char python[512];           /* of the peers; empty: none */
     char scripts[LS_OPTION_TEXT_BYTES];
-    ls_text text;
+    ls_text text;  /* what has been measured and not been shown yet */
+    ls_text table; /* for the end */
     json_t *json;
     json_t *before; /* an earlier result, or NULL */
     json_t *kept;   /* what the file holds that this one is added to, or NULL */

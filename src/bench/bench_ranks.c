@@ -69,7 +69,7 @@ static ls_status sweep(ls_bench *bench, const char *from, char *to) {
     json_t *all = json_pack("{s:s, s:i, s:o}", "transport", ranks->transport->name, "ranks",
                             ranks->size, "rows", rows);
     json_object_set_new(bench->json, "ranks", all);
-    ls_text_printf(bench->ctx, &bench->text,
+    ls_text_printf(bench->ctx, &bench->table,
                    "%d ranks over %s: exchanges of neighbours, both ways at once\n"
                    "%12s %12s %12s %14s\n",
                    ranks->size, ranks->transport->name, "bytes", "median us", "fastest us",
@@ -82,7 +82,7 @@ static ls_status sweep(ls_bench *bench, const char *from, char *to) {
         fastest[i] = took.fastest;
         json_array_append_new(rows, json_pack("{s:I, s:f, s:f}", "bytes", (json_int_t)sizes[i],
                                               "seconds", took.median, "fastest", took.fastest));
-        ls_text_printf(bench->ctx, &bench->text, "%12zu %12.1f %12.1f %14.1f\n", sizes[i],
+        ls_text_printf(bench->ctx, &bench->table, "%12zu %12.1f %12.1f %14.1f\n", sizes[i],
                        1e6 * took.median, 1e6 * took.fastest, 1e-6 * bytes[i] / took.fastest);
     }
     const ls_line line = ls_bench_line(bytes, fastest, SIZES); /* what else runs slows the rest */
@@ -90,7 +90,7 @@ static ls_status sweep(ls_bench *bench, const char *from, char *to) {
     json_object_set_new(all, "bandwidth", json_real(1 / line.per_byte));
     json_object_set_new(all, "worst", json_real(line.worst));
     ls_text_printf(
-        bench->ctx, &bench->text,
+        bench->ctx, &bench->table,
         "fitted to the fastest: %.1f us and %.0f MB/s each way; a point lies up to %.0f%% off\n",
         1e6 * line.latency, 1e-6 / line.per_byte, 100 * line.worst);
     return LS_OK;

@@ -2,7 +2,13 @@
 #include "bench/bench.h"
 #include "cli/cli.h"
 
-static ls_status print_part(void *user, const char *bytes, size_t length) {
+static ls_status print_lines(void *user, const char *bytes, size_t length) {
+    const ls_cli *cli = user;
+    if (!cli->quiet && !cli->json) fwrite(bytes, 1, length, stderr);
+    return LS_OK;
+}
+
+static ls_status print_table(void *user, const char *bytes, size_t length) {
     ls_cli *cli = user;
     return cli->json ? LS_OK : ls_cli_print(cli, bytes, length);
 }
@@ -15,7 +21,8 @@ static ls_status run(ls_cli *cli) {
     if (cli->word_count > 0)
         return LS_FAIL(&cli->ctx, LS_EUSE, "`%s` is not key=value", cli->words[0]);
     const ls_bench_hooks hooks = {.stop = ls_cli_stop(),
-                                  .text = cli->ranks.rank == 0 ? print_part : NULL,
+                                  .text = cli->ranks.rank == 0 ? print_lines : NULL,
+                                  .table = cli->ranks.rank == 0 ? print_table : NULL,
                                   .user = cli,
                                   .ranks = &cli->ranks};
     const ls_status status = ls_bench_run(&cli->ctx, &settings, &hooks, &results);
@@ -44,8 +51,9 @@ const ls_verb ls_verb_bench = {
         "decode_mixers: the same, and bytes of state, of a small model with every causal mixer.\n"
         "Where a Python with PyTorch is found it runs the same work as train, attention, scan and\n"
         "conv. llm_c= and llama_cpp= name programs of llm.c and llama.cpp, which are run beside\n"
-        "train and decode. Ours and theirs take turns, and the ratio is printed; a peer that fails\n"
-        "has none, and the reason is said. out=FILE keeps the figures (with add=true beside those\n"
+        "train and decode. Ours and theirs take turns. Lines say what has been measured as it goes\n"
+        "on; the output is one table, with the ratio to each peer. A peer that fails has none, and\n"
+        "the reason is said. out=FILE keeps the figures (with add=true beside those\n"
         "that it holds), compare=FILE holds them against kept ones: the exit code is 1 where a row\n"
         "has become slower. `longshot report FILE` prints tables of them.\n",
     .sections = sections,

@@ -25,6 +25,9 @@ ls_status ls_figures_read_all(ls_ctx *ctx, const char *const *paths, size_t coun
  * ("machine"), or all of them (""). False: the figures have nothing of that name. */
 bool ls_figures_part(ls_paper *paper, const json_t *figures, const char *part);
 
+/* All rows in one table for a terminal, of 100 columns: what ours takes, and beside it each peer. */
+void ls_figures_summary(ls_ctx *ctx, const json_t *figures, ls_text *out);
+
 /* A chart of a part whose rows are of several lengths, as an SVG file, and its title: the rows that
  * "PART [KEY=VALUE ...]" names, all of one model and type. False: there are none such. */
 bool ls_figures_chart(ls_ctx *ctx, const json_t *figures, const char *words, char *title,

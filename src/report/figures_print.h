@@ -13,6 +13,8 @@ void ls__figures_real(double value, int most, char *out, size_t bytes);
 void ls__figures_percent(double share, char *out, size_t bytes);
 /* Appends, with `between` where there is something before it. */
 void ls__figures_join(char *out, size_t bytes, const char *between, const char *text);
+/* "causal, bf16, 32 x 1,024, 12 heads of 64". */
+void ls__figures_case(const json_t *row, char out[LS_FIGURES_CELL_BYTES]);
 /* "Taken 2026-11-18 with longshot 0.2.0, 3 turns of 1 s; ...", each way of taking them once. */
 void ls__figures_say_taken(ls_paper *paper, const json_t *rows);
 

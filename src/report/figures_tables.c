@@ -52,13 +52,12 @@ static void put_key(const json_t *row, const char *key, const char *before, cons
     ls__figures_join(out, CELL_BYTES, "", text);
 }
 
-/* "causal, bf16, 32 x 1,024, 12 heads of 64". */
-static void put_case(const json_t *row, char out[CELL_BYTES]) {
+void ls__figures_case(const json_t *row, char out[CELL_BYTES]) {
     static const struct {
         const char *key, *before, *behind, *needs;
     } words[] = {
         {"kind", "", "", NULL},
-        {"model", "", "", NULL},
+        {"model", ", ", "", NULL},
         {"dtype", ", ", "", NULL},
         {"matmul", ", ", "", NULL},
         {"batch", ", ", "", NULL},
@@ -266,7 +265,7 @@ static void say_missing(ls_paper *p, const json_t *rows) {
         const char *name;
         json_t *why;
         json_object_foreach(json_object_get(row, "missing"), name, why) {
-            put_case(row, row_case);
+            ls__figures_case(row, row_case);
             snprintf(text, sizeof text, "No figure of %s for %s%s: %s.", name, row_case,
                      is_backward(row) ? ", with backward" : "", json_string_value(why));
             ls_paper_prose(p, text);
@@ -290,7 +289,7 @@ static void put_lines(ls_paper *p, const line *lines, size_t count, const char *
     }
     ls_paper_open(p, caption, heads, columns_shown + 1);
     for (size_t i = 0; i < count; i++) {
-        put_case(lines[i].way[0] != NULL ? lines[i].way[0] : lines[i].way[1], cell);
+        ls__figures_case(lines[i].way[0] != NULL ? lines[i].way[0] : lines[i].way[1], cell);
         ls_paper_cell(p, cell);
         for (size_t k = 0; k < columns_shown; k++) {
             put_cell(shown[k], &lines[i], cell);

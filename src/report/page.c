@@ -123,7 +123,8 @@ static void put_definitions(ls_page *page, const ls_page_protocols *list) {
         page, "perplexity",
         "exp(loss). Over several seeds: of the mean loss. What follows \302\261 is half of the 95 % "
         "interval of the mean: the standard error times Student's t for that many seeds, wide "
-        "where they are few. One seed has none.");
+        "where they are few. One seed has none. That of a share of right answers is no narrower "
+        "than Wilson's over all of them.");
     term(
         page, "flat tail",
         "What the loss would be if every position up to the training length kept its own loss, and "
