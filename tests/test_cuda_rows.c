@@ -400,7 +400,7 @@ static void streamed(ls_program *p, const void *about) {
 static const char *const inputs[] = {"x", "cot", NULL};
 
 static void check_subject(const subject *what, ls_program_options options, int runs) {
-    if (device_ctx.device == NULL) skip();
+    if (device_ctx.device == NULL) test_skip("there is no device");
     ls_ctx ctx = ls_ctx_default();
     ctx.device = NULL; /* the processor's part is always its own */
     for (ls_dtype type = LS_F32; type <= LS_BF16; type++) {
@@ -514,7 +514,7 @@ static void test_stream_gradients(void **state) {
 /* Sums and copies of gradients have the same bits on both. */
 static void test_gradient_add(void **state) {
     (void)state;
-    if (device_ctx.device == NULL) skip();
+    if (device_ctx.device == NULL) test_skip("there is no device");
     enum { COUNT = 64 * 1031 };
     static float to[COUNT], from[COUNT], got[COUNT];
     ls_ctx *ctx = &device_ctx, near = ls_ctx_default();
@@ -617,7 +617,7 @@ static void try_adamw(bool apart) {
 
 static void test_adamw(void **state) {
     (void)state;
-    if (device_ctx.device == NULL) skip();
+    if (device_ctx.device == NULL) test_skip("there is no device");
     try_adamw(false);
     try_adamw(true);
 }
@@ -634,5 +634,5 @@ int main(void) {
         cmocka_unit_test(test_adamw),
         cmocka_unit_test(test_gradient_add),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return test_code(cmocka_run_group_tests(tests, open_device, close_device));
 }

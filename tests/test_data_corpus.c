@@ -320,8 +320,7 @@ static void test_default(void **state) {
     if (ls_corpus_open(&ctx, "default", LS_CORPUS_AUTO, "text", &corpus) != LS_OK) {
         assert_int_equal(ctx.error.code, LS_EINPUT);
         assert_non_null(strstr(ctx.error.message, "script/bootstrap"));
-        print_message("skipped: perl-doc is not installed\n");
-        skip();
+        test_skip("perl-doc is not installed");
     }
     assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0.1, 0}), LS_OK);
     int documents = 0, test = 0, long_test = 0;
@@ -368,5 +367,5 @@ int main(void) {
         cmocka_unit_test(test_cut_thrice), cmocka_unit_test(test_cut),
         cmocka_unit_test(test_default),    cmocka_unit_test(test_allocation_failures),
     };
-    return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
+    return test_code(cmocka_run_group_tests(tests, fixture_make, fixture_remove));
 }

@@ -103,9 +103,10 @@ static size_t status_bytes(const char *key) {
 static void measure(const char *folder, ls_dtype type, size_t *held, size_t *peak) {
     ls_ctx ctx = ls_ctx_default();
     ls_trained trained;
-    if (ctx.device != NULL) skip();                    /* the weights are not in this memory */
+    if (ctx.device != NULL) test_skip("the weights are not in this memory");
     FILE *reset = fopen("/proc/self/clear_refs", "w"); /* the peak begins here */
-    if (reset == NULL || fputs("5", reset) == EOF || fclose(reset) != 0) skip();
+    if (reset == NULL || fputs("5", reset) == EOF || fclose(reset) != 0)
+        test_skip("the system does not count a peak anew");
     const size_t before = status_bytes("VmRSS");
     if (ls_trained_open(&ctx, folder, NULL, &type, &trained) != LS_OK)
         fail_msg("%s", ctx.error.message);
@@ -139,5 +140,5 @@ static void test_one_copy(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_copy)};
-    return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
+    return test_code(cmocka_run_group_tests(tests, fixture_make, fixture_remove));
 }

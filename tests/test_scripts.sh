@@ -108,6 +108,38 @@ tree/script/fuzz unpack || fail "nothing is unpacked"
 [ "$(ls elsewhere/fuzz_finder)" = "$found" ] || fail "what is kept is not unpacked"
 leaves 0 "with 2 inputs" tree/script/fuzz 1 fuzz_finder
 below 1234.49 "$(counted fuzz_finder)" || fail "the count does not go on: $(counted fuzz_finder)"
+# a planted mistake is caught by a test that fails; one that is skipped has neither passed nor failed
+mkdir -p planted/script planted/src planted/tests/plants tools
+cp "$source/script/test-plants" planted/script
+echo right >planted/src/line.c
+plant() { # NUMBER-NAME TEST...
+    file=planted/tests/plants/$1.patch
+    shift
+    printf 'What: a line is wrong\nTest: %s\n\n--- a/src/line.c\n+++ b/src/line.c\n@@ -1 +1 @@\n-right\n+wrong\n' "$*" >"$file"
+}
+plant 001-seen test_absent test_seeing
+plant 002-seen-in-part test_partly
+plant 003-unseen test_blind
+plant 004-untried test_absent test_blind
+printf '#!/bin/sh\n' >tools/cmake
+cat >tools/ctest <<'END'
+#!/bin/sh
+line=$(cat "${2%/build}/src/line.c")
+case "$*" in
+*test_seeing*) [ $line = right ] ;;
+*test_partly*) [ $line = right ] && echo "***Skipped" ;;
+*test_absent*) echo "***Skipped" ;;
+esac
+END
+chmod +x tools/*
+(cd planted && git init -q && git add . && git -c user.name=n -c user.email=e commit -qm first) || fail "no git here"
+export PLANTS_FOLDER="$scratch/plants"
+planted() { PATH=$scratch/tools:$PATH planted/script/test-plants "$@"; }
+leaves 0 "2 plants caught, 0 not, 0 left out" planted 001 002
+leaves 1 "0 plants caught, 1 not, 0 left out" planted 003
+leaves 0 "004-untried  *left out: test_absent is skipped here" planted 004
+grep -q "0 plants caught, 0 not, 1 left out" out.txt || fail "a skipped test is counted: $(cat out.txt)"
+grep -n '[^_]skip();' "$source"/tests/test_*.c && fail "ctest does not show what is skipped: see test_skip in device.h"
 # the project's own
 for archive in "$source"/tests/fuzz/corpora/*.tar.gz; do
     [ -e "$archive" ] || continue

@@ -185,7 +185,7 @@ static int shared_nodes(const char *words, int64_t team_work, int *all) {
 static void test_small_work(void **unused) {
     (void)unused;
     int all;
-    if (getenv("LONGSHOT_TEST_DEVICE") != NULL) skip(); /* threads are the processor's */
+    if (getenv("LONGSHOT_TEST_DEVICE") != NULL) test_skip("threads are the processor's");
     assert_int_equal(shared_nodes("model.width=128 mixer.heads=2", LS_TEAM_WORK, &all), 0);
     assert_true(all > 10);
     const int shared = shared_nodes("model.width=512 mixer.heads=2", LS_TEAM_WORK, &all);
@@ -199,5 +199,5 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_small_work),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_code(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -271,8 +271,7 @@ static void test_neox_real(void **state) {
     ls_tokenizer *tokenizer;
     const char *folder = getenv("LONGSHOT_SHARED_DATA");
     if (folder == NULL) {
-        print_message("skipped: LONGSHOT_SHARED_DATA names no folder with GPT-NeoX's vocabulary\n");
-        skip();
+        test_skip("LONGSHOT_SHARED_DATA names no folder with GPT-NeoX's vocabulary");
     }
     snprintf(path, sizeof path, "%s/ggml-vocab-gpt-neox.gguf", folder);
     gguf_fixture_open(&ctx, path, &file);
@@ -295,5 +294,5 @@ int main(void) {
         cmocka_unit_test(test_gpt2_real),    cmocka_unit_test(test_gpt2_vectors),
         cmocka_unit_test(test_neox_real),
     };
-    return cmocka_run_group_tests(tests, make_gpt2, fixture_remove);
+    return test_code(cmocka_run_group_tests(tests, make_gpt2, fixture_remove));
 }
