@@ -123,17 +123,35 @@ static bool has_point(const ls_chart *chart, const ls_axis *x, const ls_axis *y)
     return false;
 }
 
-static bool make_axes(const ls_chart *chart, ls_axis *x, ls_axis *y) {
+/* Axes that show nothing yet. */
+static void begin_axes(const ls_chart *chart, ls_axis *x, ls_axis *y) {
     *x = (ls_axis){
         .log = !chart->x_even, .low = INFINITY, .high = 0, .from = LEFT, .to = right_of(chart)};
     *y = (ls_axis){.log = chart->y_log, .low = INFINITY, .high = -INFINITY};
     y->from = floor_of(chart);
     y->to = TOP;
+}
+
+ls_chart_extent ls_chart_extent_of(const ls_chart *chart, const ls_chart_series *series,
+                                   size_t count) {
+    ls_axis x, y;
+    begin_axes(chart, &x, &y);
+    for (size_t s = 0; s < count; s++) widen_by(&series[s], INFINITY, &x, &y);
+    return (ls_chart_extent){x.low, x.high, y.low, y.high};
+}
+
+static bool make_axes(const ls_chart *chart, ls_axis *x, ls_axis *y) {
+    begin_axes(chart, x, y);
     if (!has_point(chart, x, y)) return false;
-    const ls_chart_series *all = chart->share > 0 ? chart->all : chart->series;
-    const size_t count = chart->share > 0 ? chart->all_count : chart->count;
-    const double frame = frame_of(chart, x, y);
-    for (size_t s = 0; s < count; s++) widen_by(&all[s], frame, x, y);
+    if (chart->share > 0) {
+        x->low = chart->extent.x_low;
+        x->high = chart->extent.x_high;
+        y->low = chart->extent.y_low;
+        y->high = chart->extent.y_high;
+    } else {
+        const double frame = frame_of(chart, x, y);
+        for (size_t s = 0; s < chart->count; s++) widen_by(&chart->series[s], frame, x, y);
+    }
     if (chart->y_high > chart->y_low) {
         ls_axis_widen(y, chart->y_low);
         ls_axis_widen(y, chart->y_high);

@@ -40,6 +40,11 @@ typedef struct ls_chart_series {
     double own;         /* a tick across the line at this x; 0: none */
 } ls_chart_series;
 
+/* The least and the most of what axes must show. */
+typedef struct ls_chart_extent {
+    double x_low, x_high, y_low, y_high;
+} ls_chart_extent;
+
 typedef struct ls_chart {
     const char *title, *x_label, *y_label;
     bool y_log;
@@ -61,9 +66,11 @@ typedef struct ls_chart {
     /* Small multiples: charts of a page with the same number have the axes that all their series
      * need together; 0: its own. */
     int share;
-    const ls_chart_series *all; /* with `share` */
-    size_t all_count;
+    ls_chart_extent extent; /* with `share`: of all their series */
 } ls_chart;
+/* Of `count` series on axes such as the chart's. */
+ls_chart_extent ls_chart_extent_of(const ls_chart *chart, const ls_chart_series *series,
+                                   size_t count);
 /* A figure with title, drawing and legend; nothing where no series has a point. */
 void ls_chart_lines(ls_ctx *ctx, const ls_chart *chart, ls_text *out);
 /* The drawing as a file of its own; false where no series has a point. */

@@ -74,8 +74,7 @@ static void draw_groups(ls_page *page, ls_chart chart, const char *what, ls_char
     chart.mark_text = mark;
     chart.ends = true;
     chart.share = chart.share == OWN_AXES ? 0 : ++page->shares;
-    chart.all = series;
-    chart.all_count = page->count;
+    if (chart.share > 0) chart.extent = ls_chart_extent_of(&chart, series, page->count);
     for (size_t g = 0; !page->out->failed && (count = ls_page_group(page, g, &name)) > 0; g++) {
         snprintf(title, sizeof title, "%s, %s%s", what, name,
                  g == 0 ? "" : " and methods at test time");
