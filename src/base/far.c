@@ -23,7 +23,8 @@ static int new_file(size_t bytes) {
         if ((fd = mkostemp(name, O_CLOEXEC)) < 0) return -1;
         unlink(name);
     }
-    const int wrong = posix_fallocate(fd, 0, (off_t)bytes);
+    int wrong = posix_fallocate(fd, 0, (off_t)bytes);
+    while (wrong == EINTR) wrong = posix_fallocate(fd, 0, (off_t)bytes); /* as after any signal */
     if (wrong == 0) return fd;
     close(fd);
     return errno = wrong, -1;

@@ -158,10 +158,10 @@ ls_status ls_file_put(ls_ctx *ctx, FILE *file, const char *path, const void *byt
 }
 
 ls_status ls_file_finish(ls_ctx *ctx, FILE *file, const char *path) {
-    bool good = fflush(file) == 0 && fsync(fileno(file)) == 0;
-    int reason = errno;
-    good = fclose(file) == 0 && good;
-    if (!good) return LS_FAIL(ctx, LS_EIO, "writing %s: %s", path, strerror(reason));
+    const bool good = fflush(file) == 0 && fsync(fileno(file)) == 0;
+    int reason = good ? 0 : errno;
+    if (fclose(file) != 0 && good) reason = errno;
+    if (reason != 0) return LS_FAIL(ctx, LS_EIO, "writing %s: %s", path, strerror(reason));
     return LS_OK;
 }
 
@@ -195,26 +195,35 @@ static ls_status sync_parent(ls_ctx *ctx, const char *path) {
     return ls_folder_sync(ctx, slash == NULL ? "." : folder);
 }
 
+/* Whether a call failed because there is nothing of that name. */
+static bool is_missing(void) {
+    return errno == ENOENT || errno == ENOTDIR;
+}
+
 /* A device or a socket is somebody's, and so is a link to one or into /proc, as /dev/stdout is: no
- * file takes its place. */
-static bool is_replaceable(const char *path) {
+ * file takes its place. What cannot be looked at could be one. */
+static ls_status check_replaceable(ls_ctx *ctx, const char *path) {
     static const char system[] = "/proc/";
     enum { LENGTH = sizeof system - 1 };
     char target[LENGTH];
     struct stat about;
-    if (lstat(path, &about) != 0) return true;
-    if (S_ISLNK(about.st_mode)) {
-        if (readlink(path, target, LENGTH) == LENGTH && memcmp(target, system, LENGTH) == 0)
-            return false;
-        if (stat(path, &about) != 0) return true;
+    bool within = false, known = lstat(path, &about) == 0;
+    if (!known && is_missing()) return LS_OK;
+    if (known && S_ISLNK(about.st_mode)) {
+        const ssize_t length = readlink(path, target, LENGTH);
+        within = length == LENGTH && memcmp(target, system, LENGTH) == 0;
+        known = length >= 0 && (within || stat(path, &about) == 0);
+        if (length >= 0 && !known && errno != EIO) return LS_OK; /* it leads nowhere */
     }
-    return !(S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode) || S_ISSOCK(about.st_mode));
+    if (!known) return LS_FAIL(ctx, LS_EIO, "%s: %s", path, strerror(errno));
+    if (within || S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode) || S_ISSOCK(about.st_mode))
+        return LS_FAIL(ctx, LS_EIO,
+                       "%s is a device or a socket, or leads to one: it is not replaced", path);
+    return LS_OK;
 }
 
 ls_status ls_path_rename(ls_ctx *ctx, const char *from, const char *to) {
-    if (!is_replaceable(to))
-        return LS_FAIL(ctx, LS_EIO,
-                       "%s is a device or a socket, or leads to one: it is not replaced", to);
+    LS_TRY(check_replaceable(ctx, to));
     if (rename(from, to) != 0)
         return LS_FAIL(ctx, LS_EIO, "renaming %s: %s", from, strerror(errno));
     return sync_parent(ctx, to);
@@ -255,11 +264,6 @@ ls_status ls_folder_sync(ls_ctx *ctx, const char *path) {
     if (result != 0 && reason != EINVAL)
         return LS_FAIL(ctx, LS_EIO, "syncing %s: %s", path, strerror(reason));
     return LS_OK;
-}
-
-/* Whether a call failed because there is nothing of that name. */
-static bool is_missing(void) {
-    return errno == ENOENT || errno == ENOTDIR;
 }
 
 ls_status ls_folder_remove(ls_ctx *ctx, const char *path) {

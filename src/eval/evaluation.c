@@ -1,5 +1,6 @@
 #include "eval/evaluation.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,23 +26,38 @@ static const char *looks_in(const ls_evaluation *e) {
     return e->data_given ? e->paths : run_of(e);
 }
 
+/* The file that a path leads to, in `out`; the empty text where it leads nowhere. */
+static ls_status resolve(ls_ctx *ctx, const char *path, char out[PATH_MAX]) {
+    if (realpath(path, out) != NULL) return LS_OK;
+    out[0] = '\0';
+    if (errno != EIO && errno != ENOMEM) return LS_OK; /* who opens it will say what is wrong */
+    return LS_FAIL(ctx, errno == EIO ? LS_EIO : LS_ENOMEM, "%s: %s", path, strerror(errno));
+}
+
 /* Of a path that is to be scored and one that the run was trained on. */
-static bool is_same_file(const ls_evaluation *e, const char *scored, const char *trained) {
+static ls_status is_same_file(const ls_evaluation *e, const char *scored, const char *trained,
+                              bool *same) {
     char found[PATH_BYTES], one[PATH_MAX], two[PATH_MAX];
-    if (strcmp(scored, trained) == 0) return true;
+    *same = strcmp(scored, trained) == 0;
+    if (*same) return LS_OK;
     if (ls_path_find(e->ctx, trained, run_of(e), found, sizeof found) != LS_OK) {
         e->ctx->error = (ls_error){0}; /* a path that long leads nowhere */
-        return false;
+        return LS_OK;
     }
-    return realpath(scored, one) != NULL && realpath(found, two) != NULL && strcmp(one, two) == 0;
+    LS_TRY(resolve(e->ctx, scored, one));
+    LS_TRY(resolve(e->ctx, found, two));
+    *same = one[0] != '\0' && strcmp(one, two) == 0;
+    return LS_OK;
 }
 
 /* Which documents are for testing follows from the share: with another some were trained on. */
 static ls_status check_share(const ls_evaluation *e, const ls_data_settings *trained) {
     const bool differs =
         e->data.test_share != trained->test_share || e->data.format != trained->format;
-    if (!differs || e->test_alone || !is_same_file(e, e->data.corpus, trained->corpus))
-        return LS_OK;
+    bool same;
+    if (!differs || e->test_alone) return LS_OK;
+    LS_TRY(is_same_file(e, e->data.corpus, trained->corpus, &same));
+    if (!same) return LS_OK;
     return LS_FAIL(e->ctx, LS_EUSE,
                    "%s differs from the run's on the same corpus, so documents that it was trained "
                    "on would be scored (leave it out, or set data.corpus)",
@@ -49,31 +65,36 @@ static ls_status check_share(const ls_evaluation *e, const ls_data_settings *tra
 }
 
 /* Whether two lists of paths have one in common. */
-static bool share_path(const ls_evaluation *e, const char *scored, const char *trained) {
+static ls_status share_path(const ls_evaluation *e, const char *scored, const char *trained,
+                            bool *shared) {
     ls_ctx *ctx = e->ctx;
     ls_data_paths one, two;
-    bool shared = false;
-    if (scored[0] == '\0' || trained[0] == '\0') return false;
+    *shared = false;
+    if (scored[0] == '\0' || trained[0] == '\0') return LS_OK;
     if (ls_data_paths_read(ctx, "", scored, &one) != LS_OK ||
         ls_data_paths_read(ctx, "", trained, &two) != LS_OK) {
         ctx->error = (ls_error){0}; /* who opens them will say it */
-        return false;
+        return LS_OK;
     }
-    for (size_t i = 0; i < one.count; i++)
-        for (size_t j = 0; j < two.count; j++)
-            shared |= is_same_file(e, one.at[i].path, two.at[j].path);
-    return shared;
+    for (size_t i = 0; i < one.count && !*shared; i++)
+        for (size_t j = 0; j < two.count && !*shared; j++)
+            LS_TRY(is_same_file(e, one.at[i].path, two.at[j].path, shared));
+    return LS_OK;
 }
 
 /* To score what was learnt from is no mistake, but it is no test. */
-static void say_trained_on(const ls_evaluation *e, const ls_data_settings *trained) {
+static ls_status say_trained_on(const ls_evaluation *e, const ls_data_settings *trained) {
     const char *learnt = trained->train[0] != '\0' ? trained->train : trained->corpus;
-    if (share_path(e, e->data.test, learnt))
+    bool shared;
+    LS_TRY(share_path(e, e->data.test, learnt, &shared));
+    if (shared)
         ls_say(e->ctx, "data.test=%s is what the run was trained on: this is no test",
                e->data.test);
-    if (share_path(e, e->data.test, trained->validation))
+    LS_TRY(share_path(e, e->data.test, trained->validation, &shared));
+    if (shared)
         ls_say(e->ctx, "data.test=%s is data.validation, by which the run was chosen",
                e->data.test);
+    return LS_OK;
 }
 
 /* data.test of the request takes the place of the run's test documents, data.corpus that of all. */
@@ -91,8 +112,7 @@ static ls_status take_data(ls_evaluation *e, const ls_settings *settings,
     e->test_alone = ls_settings_has(settings, "data.test");
     if (corpus && e->test_alone)
         return LS_FAIL(e->ctx, LS_EUSE, "data.corpus has no effect beside data.test: leave it out");
-    if (e->test_alone) say_trained_on(e, trained);
-    return LS_OK;
+    return e->test_alone ? say_trained_on(e, trained) : LS_OK;
 }
 
 /* A public checkpoint is measured with its own tokenizer; one that has none takes any. */

@@ -1,10 +1,14 @@
-/* faults PROGRAM PRELOAD [sample=N] [call=N] [stops=1] [kept=FOLDER] [seconds=N] [scenario ...]
+/* faults PROGRAM PRELOAD [sample=N] [call=N] [row=NAME] [stops=1] [kept=FOLDER] [seconds=N]
+ *        [scenario ...]
  *
  * Makes every system call of a scenario fail in every way, one at a time. The program must end with
  * a message and an exit code that fits, or do its work all the same; called again undisturbed it
  * must leave the bytes of a run that nothing disturbed. sample=N tries N of them, spread evenly;
- * call=N those of the N-th call alone, to see a failure again; stops=1 those in which the program
- * is asked to stop.
+ * call=N those of the N-th call alone, to see a failure again; row=NAME those of calls of this name;
+ * stops=1 those in which the program is asked to stop.
+ *
+ * sample=0 disturbs nothing and says how often each row of `fault_ways` is called. A call of all
+ * scenarios fails where a row never is: what cannot occur tests nothing.
  *
  * kept=FOLDER remembers what has passed, for as long as the program and the preload are the same
  * files: a call that was stopped goes on there. After seconds=N it ends by itself, with 75 where
@@ -35,13 +39,15 @@ typedef struct driver {
     char state_path[PATH_BYTES];
     char *wanted, *printed; /* what an undisturbed run leaves and prints */
     long tried, failures;
-    const char *kept;    /* NULL: nothing is remembered */
-    int64_t call;        /* its faults alone; 0: those of all calls */
-    bool stops;          /* these alone */
-    double until;        /* seconds_now(); 0: no limit */
-    bool left;           /* something was left to do then */
-    FILE *passed;        /* of the scenario */
-    uint64_t same_tools; /* hash of the program and the preload */
+    const char *kept;            /* NULL: nothing is remembered */
+    int64_t call;                /* its faults alone; 0: those of all calls */
+    const char *row;             /* the same of a row; NULL: all */
+    bool stops;                  /* these alone */
+    double until;                /* seconds_now(); 0: no limit */
+    bool left;                   /* something was left to do then */
+    FILE *passed;                /* of the scenario */
+    uint64_t same_tools;         /* hash of the program and the preload */
+    long long made[FAULT_CALLS]; /* calls of each row, undisturbed, over the scenarios */
 } driver;
 
 static void open_state(driver *d) {
@@ -81,6 +87,14 @@ static bool same_files(driver *d, const scenario *what, char *out, size_t bytes)
     return same;
 }
 
+/* Whether sources call it again where a signal came. */
+static bool goes_on(const char *call) {
+    static const char *const again[] = {"flock", "posix_fallocate", "read", "wait"};
+    for (size_t i = 0; i < sizeof again / sizeof again[0]; i++)
+        if (strcmp(again[i], call) == 0) return true;
+    return false;
+}
+
 /* An end under a fault: a death only where it was one, never success with other data. */
 static void judge_disturbed(driver *d, const scenario *what, const trial *t, outcome *o) {
     char text[SAID_BYTES + 64], difference[3 * PATH_BYTES];
@@ -92,7 +106,13 @@ static void judge_disturbed(driver *d, const scenario *what, const trial *t, out
         return;
     }
     const int code = WEXITSTATUS(o->status);
-    if (code == 0) {
+    if (way == EINTR && goes_on(d->state->call) && code != what->code) {
+        complain(d, what, t, text);
+    } else if (code == what->code && code != 0) {
+        if (o->said[0] == '\0') complain(d, what, t, text);
+    } else if (what->code != 0 && code == 0) {
+        complain(d, what, t, "it is not refused");
+    } else if (code == 0) {
         forget_times(o->printed);
         if (!same_files(d, what, difference, sizeof difference))
             complain(d, what, t, difference);
@@ -100,6 +120,8 @@ static void judge_disturbed(driver *d, const scenario *what, const trial *t, out
             complain(d, what, t, "exit 0, and something else was printed");
     } else if ((way == FAULT_STOPS ? code != 75 : code != 3 && code != 4) || o->said[0] == '\0') {
         complain(d, what, t, text);
+    } else if (strstr(o->said, strerror(0)) != NULL) {
+        complain(d, what, t, text); /* the reason was lost */
     }
 }
 
@@ -108,7 +130,7 @@ static void judge_restart(driver *d, const scenario *what, const trial *t) {
     char text[SAID_BYTES + 64], difference[3 * PATH_BYTES];
     scene_run(&d->scene, &(call){.words = what->words}, &o);
     outcome_text(&o, text, sizeof text);
-    if (!outcome_code(&o, 0))
+    if (!outcome_code(&o, what->code))
         complain(d, what, t, text);
     else if (!same_files(d, what, difference, sizeof difference))
         complain(d, what, t, difference);
@@ -180,6 +202,7 @@ static trial *list_trials(const driver *d, size_t *count) {
     *count = 0;
     for (int64_t at = 1; at <= state->calls; at++) {
         if (d->call != 0 && at != d->call) continue;
+        if (d->row != NULL && strcmp(fault_ways[state->trace[at]].call, d->row) != 0) continue;
         const int *errors = fault_ways[state->trace[at]].errors;
         for (int way = 0; way < FAULT_WAYS && errors[way] != 0; way++)
             if (!d->stops || errors[way] == FAULT_STOPS)
@@ -189,6 +212,7 @@ static trial *list_trials(const driver *d, size_t *count) {
     return list;
 }
 
+/* sample: SIZE_MAX for all of them. */
 static void run_scenario(driver *d, const scenario *what, size_t sample) {
     outcome o;
     size_t count;
@@ -196,13 +220,15 @@ static void run_scenario(driver *d, const scenario *what, size_t sample) {
     prepare(&d->scene, what);
     begin_trial(&d->scene);
     run_disturbed(d, what, &(trial){.at = 0}, &o);
-    if (!outcome_code(&o, 0)) die("%s undisturbed: exit %d, %s", what->name, o.status, o.said);
+    if (!outcome_code(&o, what->code))
+        die("%s undisturbed: status %d, %s", what->name, o.status, o.said);
     d->wanted = signature(d->scene.trial, what->pages ? COMPARE_ALL : COMPARE_DATA);
     forget_times(o.printed);
     d->printed = strdup(o.printed);
     trial *list = list_trials(d, &count);
     const long long calls = (long long)d->state->calls;
-    const size_t tries = sample > 0 && sample < count ? sample : count;
+    for (long long at = 1; at <= calls; at++) d->made[d->state->trace[at]]++;
+    const size_t tries = sample < count ? sample : count;
     const long before = d->failures, tried = d->tried;
     open_kept(d, what, list, count);
     size_t passed = 0;
@@ -223,13 +249,24 @@ static void run_scenario(driver *d, const scenario *what, size_t sample) {
     free(d->printed);
 }
 
+/* How often each row was called; false where one never was. */
+static bool show_rows(const driver *d) {
+    bool all = true;
+    for (int row = 0; row < FAULT_CALLS; row++) {
+        printf("%s%s %lld", row == 0 ? "" : ", ", fault_ways[row].call, d->made[row]);
+        all = all && d->made[row] > 0;
+    }
+    printf("\n%s", all ? "" : "FAILED: what no scenario calls cannot fail in one\n");
+    return all;
+}
+
 int main(int argc, char **argv) {
     driver d = {0};
-    size_t sample = 0;
+    size_t sample = SIZE_MAX;
     bool named = false;
     if (argc < 3)
-        die("usage: faults PROGRAM PRELOAD [sample=N] [call=N] [stops=1] [kept=FOLDER] "
-            "[seconds=N] [scenario ...]");
+        die("usage: faults PROGRAM PRELOAD [sample=N] [call=N] [row=NAME] [stops=1] "
+            "[kept=FOLDER] [seconds=N] [scenario ...]");
     char *preload = realpath(argv[2], NULL);
     if (preload == NULL) die("there is no %s", argv[2]);
     d.preload = preload;
@@ -243,6 +280,8 @@ int main(int argc, char **argv) {
             sample = strtoull(argv[i] + 7, NULL, 10);
         else if (strncmp(argv[i], "call=", 5) == 0)
             d.call = strtoll(argv[i] + 5, NULL, 10);
+        else if (strncmp(argv[i], "row=", 4) == 0)
+            d.row = argv[i] + 4;
         else if (strcmp(argv[i], "stops=1") == 0)
             d.stops = true;
         else if (strncmp(argv[i], "kept=", 5) == 0)
@@ -262,5 +301,6 @@ int main(int argc, char **argv) {
     scene_close(&d.scene);
     free(preload);
     if (!known) die("no scenario has that name");
+    if ((!named || sample == 0) && !show_rows(&d) && !named) return 1;
     return d.failures > 0 ? 1 : d.left ? 75 : 0;
 }

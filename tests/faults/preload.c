@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -94,7 +95,7 @@ static int fault(const char *call, const char *what) {
 static const char *name_of(int fd, char out[PATH_MAX]) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    const ssize_t length = readlink(link, out, PATH_MAX - 1);
+    const ssize_t length = REAL(readlink)(link, out, PATH_MAX - 1);
     out[length > 0 ? length : 0] = '\0';
     return out;
 }
@@ -274,14 +275,22 @@ SHOWN int fstat(int fd, struct stat *out) {
     return REAL(fstat)(fd, out);
 }
 
+/* Also of memory alone, which the program maps where it reads a file whole. */
 SHOWN void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset) {
     char name[PATH_MAX] = "";
-    const int failure = fd < 0 || shared == NULL ? 0 : fault("mmap", name_of(fd, name));
+    const int failure = fault("mmap", fd < 0 || shared == NULL ? "" : name_of(fd, name));
     if (failure > 0) {
         errno = failure;
         return MAP_FAILED;
     }
     return REAL(mmap)(at, length, protection, flags, fd, offset);
+}
+
+/* It gives the error, and leaves errno as it is. */
+SHOWN int posix_fallocate(int fd, off_t offset, off_t length) {
+    char name[PATH_MAX] = "";
+    const int failure = fault("posix_fallocate", shared == NULL ? "" : name_of(fd, name));
+    return failure > 0 ? failure : REAL(posix_fallocate)(fd, offset, length);
 }
 
 /* ---- names ---- */
@@ -331,6 +340,18 @@ SHOWN int access(const char *path, int mode) {
     return REAL(access)(path, mode);
 }
 
+SHOWN ssize_t readlink(const char *path, char *out, size_t bytes) {
+    FAIL_PATH("readlink", path)
+    return REAL(readlink)(path, out, bytes);
+}
+
+SHOWN char *realpath(const char *path, char *out) {
+    const int failure = fault("realpath", path);
+    if (failure <= 0) return REAL(realpath)(path, out);
+    errno = failure;
+    return NULL;
+}
+
 SHOWN DIR *opendir(const char *path) {
     const int failure = fault("opendir", path);
     if (failure <= 0) return REAL(opendir)(path);
@@ -353,14 +374,34 @@ SHOWN pid_t fork(void) {
     return REAL(fork)();
 }
 
+SHOWN int dup(int from) {
+    FAIL_FD("dup", from)
+    return REAL(dup)(from);
+}
+
 SHOWN int dup2(int from, int to) {
     FAIL_PATH("dup2", "")
     return REAL(dup2)(from, to);
 }
 
 SHOWN int execv(const char *path, char *const argv[]) {
-    FAIL_PATH("execv", path)
+    FAIL_PATH("exec", path)
     return REAL(execv)(path, argv);
+}
+
+SHOWN int execvp(const char *file, char *const argv[]) {
+    FAIL_PATH("exec", file)
+    return REAL(execvp)(file, argv);
+}
+
+SHOWN int prctl(int option, ...) {
+    unsigned long more[4];
+    va_list list;
+    va_start(list, option);
+    for (int i = 0; i < 4; i++) more[i] = va_arg(list, unsigned long);
+    va_end(list);
+    FAIL_PATH("prctl", "")
+    return REAL(prctl)(option, more[0], more[1], more[2], more[3]);
 }
 
 /* One that only finds out that there is nothing yet does not count: how often depends on time. */
@@ -369,8 +410,12 @@ SHOWN pid_t wait4(pid_t process, int *status, int options, struct rusage *usage)
     if ((options & WNOHANG) != 0 && process > 0 &&
         waitid(P_PID, (id_t)process, &about, WEXITED | WNOHANG | WNOWAIT) == 0 && about.si_pid == 0)
         return 0;
-    FAIL_PATH("wait4", "")
+    FAIL_PATH("wait", "")
     return REAL(wait4)(process, status, options, usage);
+}
+
+SHOWN pid_t waitpid(pid_t process, int *status, int options) {
+    return wait4(process, status, options, NULL);
 }
 
 /* ---- streams ---- */

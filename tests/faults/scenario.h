@@ -8,6 +8,8 @@ typedef struct scenario {
     const char *name, *words;
     const char *before[4];  /* calls that come first, undisturbed; NULL ends them */
     const char *missing[4]; /* what is then taken away, so that there is something to do */
+    const char *linked[2];  /* what is then a link, and where it leads; NULL: nothing */
+    int code;               /* with which it must end: of what is refused, whatever fails */
     bool pages;             /* compare pages and tables too */
 } scenario;
 

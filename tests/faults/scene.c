@@ -115,6 +115,13 @@ void copy_tree(const char *from, const char *to) {
         walk(from, copy_one, (void *)(uintptr_t)to);
         return;
     }
+    char target[PATH_BYTES];
+    const ssize_t link = readlink(from, target, sizeof target - 1);
+    if (link > 0) {
+        target[link] = '\0';
+        if (symlink(target, to) != 0) die("linking %s: %s", to, strerror(errno));
+        return;
+    }
     size_t length;
     char *bytes = read_whole(from, &length);
     if (bytes == NULL) die("reading %s: %s", from, strerror(errno));
