@@ -99,6 +99,27 @@ python3 files.py second "$case"
 exits 0 $xpos weights=w.safetensors input=x2.safetensors output=y2.safetensors cut=7 capacity=53
 python3 files.py check "$case"
 
+# keys that this kind does not read, are read with other keys alone, or by extensions alone
+told() { # SENTENCE, words
+    said=$1
+    shift
+    exits 2 "$@"
+    grep -qe "$said" err.txt || fail "$*: $(cat err.txt)"
+}
+case=$golden/xpos-attn.safetensors
+for word in input=not-there weights=not-there output=y2.safetensors grad=true; do
+    told "${word%%=*} has no effect here: it needs what=mixer" $xpos golden=$case $word
+    told "${word%%=*} has no effect here" $xpos golden=$case apply.$word
+done
+told "tol has no effect here: it needs golden" $xpos weights=w.safetensors input=x.safetensors output=y.safetensors tol=1
+told "trained_length has no effect here: it needs what=mixer and extend" $xpos golden=$case trained_length=9
+told "trained_length has no effect here" $xpos golden=$case extend=window extend.window=9 trained_length=9
+told "width has no effect here: it needs what=position" $xpos golden=$case width=16
+told "grad_tol has no effect here: it needs golden and what=mixer" tables golden=$golden/s4-hippo.safetensors grad_tol=1
+told "tensor has no effect here: it needs what=position and golden" position=alibi tensor=H8
+told "cut has no effect here" position=alibi cut=3
+told "source_cut has no effect here" position=alibi source_cut=3
+
 # mixers with options `input` and `output` of their own
 s4="mixer=s4 d_state=6 dt=exp tilde=19 activation=none mixer.output=none"
 python3 files.py split $golden/s4-plain.safetensors

@@ -214,10 +214,10 @@ says "extend has no effect"
 exits 2 position=rope width=24 heads=2 extend=yarn
 says "extend has no effect"
 exits 2 $rope softplus=false golden=$golden/rope-attn-half.safetensors
-says "softplus= has no effect"
+says "softplus has no effect"
 exits 2 scan names=mamba golden=$golden/mamba-scan.safetensors
-says "names= has no effect"
+says "names has no effect"
 exits 2 $xl golden=$golden/xl.safetensors model.segment=13
 says "mixer.memory has no effect"
 exits 2 $xl golden=$golden/xl.safetensors grad=true
-says "grad= has no effect"
+says "grad has no effect"

@@ -12,7 +12,7 @@ for table in cases tables; do
         set -- $tolerances
         cases=$((cases + 1))
         # arguments are words on purpose
-        if ! "$program" apply $arguments golden="$folder/$file" tol="$1" grad_tol="${2:-$1}"; then
+        if ! "$program" apply $arguments golden="$folder/$file" tol="$1" ${2:+grad_tol="$2"}; then
             echo "FAILED: $file $arguments" >&2
             failures=$((failures + 1))
         fi

@@ -124,7 +124,7 @@ for mixer in mamba retnet; do
 done
 train learned model.position=learned mixer.heads=2
 refused 2 "64 tokens, and the model can take 32" eval learned suite=heads suite.lengths=64
-refused 2 "has no form" eval rope suite=heads suite.form=generate
+refused 2 "suite.form has no effect here" eval rope suite=heads suite.form=generate
 refused 2 "suite.candidates" eval rope suite=heads suite.candidates=4
 >empty.txt
 refused 3 "no text" eval rope suite=heads suite.path=empty.txt

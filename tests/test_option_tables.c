@@ -2,17 +2,21 @@
  * tried with all values of the keys it reads: with some of them the option has an effect, with
  * others it is refused, left out when settings are printed, and passed over where a run's file has
  * it. */
-#include "base/settings.h"
-#include "bench/bench.h"
-#include "compare/compare.h"
-#include "data/data.h"
+#include "cli/cli.h"
 #include "eval/eval.h"
-#include "eval/recl_files.h"
 #include "harness.h"
-#include "model/model.h"
+#include "reach/reach.h"
+#include "serve/serve.h"
 #include "study/study.h"
+#include "suite/suite.h"
 #include "task/task.h"
+#include "train/export.h"
 #include "train/train.h"
+
+/* What main.c has; no verb is run here. */
+const volatile sig_atomic_t *ls_cli_stop(void) {
+    return NULL;
+}
 
 enum { KEYS_MAX = 8, VALUES_MAX = 16, TABLES_MAX = 128 };
 
@@ -21,26 +25,44 @@ typedef struct named_table {
     const ls_option_table *table;
 } named_table;
 
-static size_t all_tables(named_table out[TABLES_MAX]) {
-    const named_table fixed[] = {
-        {"model", &ls_model_options},   {"train", &ls_train_options},
-        {"data", &ls_data_options},     {"eval", &ls_eval_options},
-        {"task", &ls_task_options},     {"recl", &ls_recl_options},
-        {"bench", &ls_bench_options},   {"study", &ls_study_options},
-        {"apply", &ls_compare_options}, {"apply", &ls_compare_tables_options},
-    };
-    size_t count = sizeof fixed / sizeof fixed[0];
-    memcpy(out, fixed, sizeof fixed);
-    for (size_t i = 0; i < ls_mixer_count; i++)
-        out[count++] = (named_table){"mixer", &ls_mixer_types[i]->options};
-    for (size_t i = 0; i < ls_position_count; i++)
-        out[count++] = (named_table){"position", &ls_position_types[i]->options};
-    for (size_t i = 0; i < ls_extension_count; i++)
-        out[count++] = (named_table){"extend", &ls_extension_types[i]->options};
-    for (size_t i = 0; i < ls_task_count; i++)
-        out[count++] = (named_table){"task", &ls_task_types[i]->options};
+static size_t add_table(named_table out[TABLES_MAX], size_t count, const char *section,
+                        const ls_option_table *table) {
+    for (size_t i = 0; i < count; i++)
+        if (out[i].table == table) return count;
     assert_true(count < TABLES_MAX);
+    out[count] = (named_table){section, table};
+    return count + 1;
+}
+
+/* Those of every verb, which are all that a call may have keys of, and those that a choice adds. */
+static size_t all_tables(named_table out[TABLES_MAX]) {
+    size_t count = add_table(out, 0, "common", &ls_common_options);
+    for (size_t i = 0; i < ls_verb_count; i++)
+        for (const ls_section *s = ls_verb_types[i]->sections; s != NULL && s->table != NULL; s++)
+            count = add_table(out, count, s->prefix[0] == '\0' ? ls_verb_types[i]->name : s->prefix,
+                              s->table);
+    for (size_t i = 0; i < ls_mixer_count; i++)
+        count = add_table(out, count, "mixer", &ls_mixer_types[i]->options);
+    for (size_t i = 0; i < ls_position_count; i++)
+        count = add_table(out, count, "position", &ls_position_types[i]->options);
+    for (size_t i = 0; i < ls_extension_count; i++)
+        count = add_table(out, count, "extend", &ls_extension_types[i]->options);
+    for (size_t i = 0; i < ls_task_count; i++)
+        count = add_table(out, count, "task", &ls_task_types[i]->options);
     return count;
+}
+
+/* A table that a verb reads and does not list would be missing above. */
+static void test_all_are_there(void **state) {
+    (void)state;
+    static const ls_option_table *const some[] = {
+        &ls_model_options, &ls_train_options, &ls_data_options,  &ls_eval_options,
+        &ls_task_options,  &ls_study_options, &ls_suite_options, &ls_reach_options,
+        &ls_serve_options, &ls_export_options};
+    named_table tables[TABLES_MAX];
+    const size_t count = all_tables(tables);
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++)
+        assert_int_equal(add_table(tables, count, "", some[i]), count);
 }
 
 /* ---- what a condition reads ---- */
@@ -52,8 +74,8 @@ typedef struct read_key {
     int values;
 } read_key;
 
-static const char *const known_facts[] = {"training", "task", "corpus", "model.causal",
-                                          "model.head"};
+static const char *const known_facts[] = {"training",   "task",  "corpus", "model.causal",
+                                          "model.head", "suite", "what",   "extend"};
 
 static void add_value(read_key *key, const char *value, size_t length) {
     assert_true(key->values < VALUES_MAX && length < sizeof key->value[0]);
@@ -92,6 +114,7 @@ static void add_named_values(read_key *key, char *values, const char *needs) {
     char *rest = NULL;
     for (char *value = strtok_r(values, "|", &rest); value; value = strtok_r(NULL, "|", &rest)) {
         bool there = false;
+        if (strcmp(value, "NUMBER") == 0) value = "2";
         for (int i = 0; i < key->values; i++) there |= strcmp(key->value[i], value) == 0;
         if (!there && key->option != NULL && key->option->type == LS_OPTION_CHOICE)
             fail_msg("the condition %s: %s is never %s", needs, key->name, value);
@@ -315,6 +338,92 @@ static void test_lists(void **state) {
     }
 }
 
+/* ---- positions and suites ---- */
+
+/* A position method that changes the embedding has an effect where no layer mixes. */
+static void test_embedded_positions(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    const ls_option *option = ls_options_find(&ls_model_options, "position");
+    ls_model_settings model;
+    expect(&ctx, ls_options_default(&ctx, &ls_model_options, &model));
+    model.mixing = false;
+    for (size_t i = 0; i < ls_position_count; i++) {
+        const ls_position_type *type = ls_position_types[i];
+        const bool none = strcmp(type->name, "none") == 0;
+        snprintf(model.position, sizeof model.position, "%s", type->name);
+        if (ls_option_has_effect(option, &ls_model_options, &model, NULL) !=
+            (none || type->embed != NULL))
+            fail_msg("%s: the condition of model.position does not know it", type->name);
+    }
+}
+
+/* What each suite reads, found in its file, beside form, samples, resamples, out and path. */
+static const struct {
+    const char *suite, *with, *keys;
+} read_by[] = {
+    {"babilong", "", "form path lengths window chunk"},
+    {"babilong", "suite.form=generate", "form path lengths window chunk"},
+    {"heads", "", "path lengths window chunk"},
+    {"lambada", "", "form path window batch chunk"},
+    {"longbench", "", "form path tasks candidates window chunk"},
+    {"longbench", "suite.form=generate", "form path tasks window chunk"},
+    {"lra", "", "form path batch"},
+    {"manyshot", "", "form path window chunk"},
+    {"middle", "", "form path depths questions candidates pairs window chunk share"},
+    {"middle", "suite.path=x", "form path depths candidates documents window chunk share"},
+    {"middle", "suite.path=x suite.form=generate", "form path depths documents window chunk"},
+    {"needle", "", "form path lengths depths questions candidates window chunk share"},
+    {"needle", "suite.form=generate", "form path lengths depths window chunk"},
+    {"passkey", "", "form lengths depths candidates window chunk"},
+    {"passkey", "suite.form=generate", "form lengths depths window chunk"},
+    {"ruler", "", "form path tasks lengths candidates window chunk"},
+    {"ruler", "suite.form=generate", "form path tasks lengths window chunk"},
+};
+
+static bool is_word(const char *words, const char *word) {
+    const size_t length = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at++)
+        if ((at == words || at[-1] == ' ') && (at[length] == '\0' || at[length] == ' '))
+            return true;
+    return false;
+}
+
+/* Every key of every suite: taken where it is read, else refused with a sentence. */
+static void test_suites(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    const size_t cases = sizeof read_by / sizeof read_by[0];
+    for (size_t s = 0; s < ls_suite_count; s++) {
+        size_t lines = 0;
+        for (size_t i = 0; i < cases; i++)
+            lines += strcmp(read_by[i].suite, ls_suite_types[s]->name) == 0;
+        if (lines == 0) fail_msg("suite %s: say here what it reads", ls_suite_types[s]->name);
+    }
+    for (size_t i = 0; i < cases; i++)
+        for (size_t k = 0; k < ls_suite_options.count; k++) {
+            const ls_option *option = &ls_suite_options.options[k];
+            const ls_fact facts[] = {{"suite", read_by[i].suite}, {0}};
+            ls_settings settings = {0};
+            ls_suite_settings values;
+            char key[64], start[128];
+            snprintf(key, sizeof key, "suite.%s", option->key);
+            snprintf(start, sizeof start, "%s has no effect here: it needs suite", key);
+            expect(&ctx, ls_options_default(&ctx, &ls_suite_options, &values));
+            expect(&ctx, ls_settings_put_words(&ctx, &settings, read_by[i].with));
+            if (!ls_settings_has(&settings, key))
+                expect(&ctx, ls_settings_put(&ctx, &settings, key, option->fallback));
+            const ls_status status =
+                ls_settings_apply(&ctx, &settings, "suite", &ls_suite_options, facts, &values);
+            const bool reads = is_word("samples resamples out", option->key) ||
+                               is_word(read_by[i].keys, option->key);
+            if ((status == LS_OK) != reads || (!reads && strstr(ctx.error.message, start) == NULL))
+                fail_msg("%s %s %s: %s", read_by[i].suite, read_by[i].with, key, ctx.error.message);
+            ctx.error = (ls_error){0};
+            ls_settings_clear(&ctx, &settings);
+        }
+}
+
 /* ---- models ---- */
 
 static ls_status read_model(ls_ctx *ctx, const char *words, bool stored) {
@@ -364,6 +473,28 @@ static void test_models(void **state) {
         {"model.position=rope extend=ntk extend.length=64", "dyn=fixed"},
         {"model.position=rope extend=ntk extend.length=64 extend.dyn=fixed", NULL},
         {"model.position=xpos position.rotate=false position.base=100", "rotate=true"},
+        /* mixers that a list names, and none */
+        {"model.mixer=retnet model.layers=attention,mamba", "layers=NUMBER"},
+        {"model.mixer=retnet model.layers=2", NULL},
+        {"model.mixer=attention model.layers=mamba,attention model.encoder_layers=1 "
+         "model.position=none",
+         NULL},
+        {"model.mixing=false model.mixer=retnet model.position=none", "mixing=true"},
+        {"model.mixing=false model.mixer_dropout=0.1", "mixing=true"},
+        {"model.mixing=false model.position=rope", "mixing=true"},
+        {"model.mixing=false model.position=learned", NULL},
+        {"model.mixing=false mixer.heads=2", "model.mixing=true"},
+        {"model.mixing=false position.rotate=false", "model.mixing=true"},
+        {"model.mixing=false extend=window", "model.mixing=true"},
+        {"model.mixing=false model.position=learned position.length=512", NULL},
+        /* dropout, biases */
+        {"model.dropout_tied=true", "dropout or"},
+        {"model.dropout_tied=true model.dropout=0.1", NULL},
+        {"model.dropout_tied=true model.embedding_dropout=0", "dropout or"},
+        {"model.dropout_tied=true model.mixer_dropout=0.1", NULL},
+        {"model.bias=false model.feed_forward=false model.norm=rms", "feed_forward=true"},
+        {"model.bias=false model.feed_forward=false", NULL},
+        {"model.bias=false model.norm=rms", NULL},
         /* what a preset says may have no effect */
         {"model.preset=longt5-base model.encoder_layers=0", NULL},
     };
@@ -421,9 +552,10 @@ static void test_recipes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),    cmocka_unit_test(test_conditions),
-        cmocka_unit_test(test_lists),   cmocka_unit_test(test_models),
-        cmocka_unit_test(test_recipes),
+        cmocka_unit_test(test_all_are_there), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_conditions),    cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_suites),        cmocka_unit_test(test_embedded_positions),
+        cmocka_unit_test(test_models),        cmocka_unit_test(test_recipes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

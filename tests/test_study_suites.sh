@@ -115,6 +115,8 @@ same cut/results.json uncut/results.json || fail "a signal changed the results"
 # keys
 refused 2 "no suite needel" study ask.yaml out=no suites=needel
 refused 2 "suite.pairs has no effect on any" study ask.yaml out=no suites=needle
+refused 2 "suite.documents has no effect on any" study ask.yaml out=no suites=needle,middle suite.documents=3
+refused 2 "suite.pairs has no effect on any" study ask.yaml out=no suites=needle,middle suite.middle.path=x.jsonl suite.pairs=16
 refused 2 "none of the suites has that name" study ask.yaml out=no suite.other.samples=2
 refused 2 "is there twice" study ask.yaml out=no suites=needle,needle,middle,needle:tall
 refused 2 "suite.out has no place" study ask.yaml out=no suite.out=x

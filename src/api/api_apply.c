@@ -32,7 +32,7 @@ static ls_status compare(longshot_engine *engine, const char *what,
     ls_keys_know(ctx, settings, sections, NULL, &engine->known);
     LS_TRY(ls__api_refuse_engine_keys(ctx, settings));
     LS_TRY(ls_options_default(ctx, &ls_compare_options, &keys));
-    LS_TRY(ls_settings_apply_top(ctx, settings, "apply", &ls_compare_options, &keys));
+    LS_TRY(ls_settings_take_top(ctx, settings, "apply", &ls_compare_options, &keys));
     LS_TRY_GOTO(ls_comparer_new(ctx, what, &keys, settings, &comparer));
     LS_TRY_GOTO(ls_settings_finish_sections(ctx, settings, true));
     LS_TRY_GOTO(ls_comparer_run(comparer, &comparison));

@@ -46,6 +46,7 @@ static bool field_is(const ls_option *option, const void *field, const char *tex
         ls_option_choice_name(option, *(const int *)field, name, sizeof name);
         return strcmp(text, name) == 0;
     case LS_OPTION_TEXT:
+        if (strcmp(text, "NUMBER") == 0) return ls_parse_int(field, &whole);
         return is_in_list(text, field);
     case LS_OPTION_INTS:
         return *text == '\0' && ((const ls_ints *)field)->count == 0;

@@ -128,7 +128,8 @@ void ls_option_choice_name(const ls_option *option, int index, char *out, size_t
  * A condition reads "rotation=xpos", "head=classify|match", "adaptive_cutoffs" or "queries=learned
  * or features=fourier and no grid": tests joined by `and`, and these by `or`. A test is of a key of
  * the same table, or of a fact: KEY=A|B, KEY!=A, KEY for one that is not empty, 0 or false, `no
- * KEY` for one that is. Of a text with commas each part counts ("protocol=slide|winmean"). */
+ * KEY` for one that is. Of a text with commas each part counts ("protocol=slide|winmean"), and
+ * KEY=NUMBER is a text that is a whole number. */
 typedef struct ls_fact {
     const char *name, *value;
 } ls_fact;

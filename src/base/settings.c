@@ -223,24 +223,35 @@ ls_status ls_settings_finish_sections(ls_ctx *ctx, const ls_settings *settings, 
     return status;
 }
 
+ls_setting *ls_settings_find_top(const ls_settings *settings, const char *alias, const char *key) {
+    char full[KEY_BYTES];
+    ls_setting *setting = find(settings, key);
+    if (setting != NULL || alias == NULL) return setting;
+    snprintf(full, sizeof full, "%s.%s", alias, key);
+    return find(settings, full);
+}
+
+ls_status ls_settings_take_top(ls_ctx *ctx, const ls_settings *settings, const char *alias,
+                               const ls_option_table *table, void *into) {
+    for (size_t i = 0; i < table->count; i++) {
+        const char *key = table->options[i].key;
+        ls_setting *setting = ls_settings_find_top(settings, alias, key);
+        if (setting == NULL) continue;
+        setting->used = true;
+        LS_TRY(ls_options_set(ctx, table, "", key, setting->value, into));
+    }
+    return LS_OK;
+}
+
 ls_status ls_settings_apply_top(ls_ctx *ctx, const ls_settings *settings, const char *alias,
                                 const ls_option_table *table, void *into) {
-    for (int pass = 0; pass < 2; pass++) /* conditions are looked at when all values are known */
-        for (size_t i = 0; i < table->count; i++) {
-            const ls_option *option = &table->options[i];
-            char key[KEY_BYTES];
-            ls_setting *setting = find(settings, option->key);
-            if (setting == NULL && alias != NULL) {
-                snprintf(key, sizeof key, "%s.%s", alias, option->key);
-                setting = find(settings, key);
-            }
-            if (setting == NULL) continue;
-            setting->used = true;
-            if (pass == 0)
-                LS_TRY(ls_options_set(ctx, table, "", option->key, setting->value, into));
-            else
-                LS_TRY(ls_setting_check_effect(ctx, settings, setting, option, table, into, NULL));
-        }
+    LS_TRY(ls_settings_take_top(ctx, settings, alias, table, into));
+    for (size_t i = 0; i < table->count; i++) {
+        const ls_option *option = &table->options[i];
+        ls_setting *setting = ls_settings_find_top(settings, alias, option->key);
+        if (setting != NULL)
+            LS_TRY(ls_setting_check_effect(ctx, settings, setting, option, table, into, NULL));
+    }
     return LS_OK;
 }
 

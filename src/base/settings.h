@@ -62,6 +62,11 @@ ls_status ls_settings_finish_sections(ls_ctx *ctx, const ls_settings *settings, 
  * is not NULL, from alias.KEY; keys that the table has not are left for others. */
 ls_status ls_settings_apply_top(ls_ctx *ctx, const ls_settings *settings, const char *alias,
                                 const ls_option_table *table, void *into);
+/* The same without a look at conditions, for who knows the facts only then; and the setting of a
+ * key, to look at its condition, or NULL. */
+ls_status ls_settings_take_top(ls_ctx *ctx, const ls_settings *settings, const char *alias,
+                               const ls_option_table *table, void *into);
+ls_setting *ls_settings_find_top(const ls_settings *settings, const char *alias, const char *key);
 /* Appends a section as YAML: the keys of the table that have an effect, with their values. */
 void ls_settings_print(ls_ctx *ctx, const char *section, const ls_option_table *table,
                        const ls_fact *facts, const void *from, ls_text *out);

@@ -75,7 +75,8 @@ static ls_status run(ls_cli *cli) {
     ls_comparer *comparer = NULL;
     const char *what;
     ls_status status;
-    LS_TRY(ls_cli_read(cli, "", &ls_compare_options, &keys));
+    LS_TRY(ls_options_default(&cli->ctx, &ls_compare_options, &keys));
+    LS_TRY(ls_settings_take_top(&cli->ctx, &cli->settings, "apply", &ls_compare_options, &keys));
     LS_TRY(choose(cli, &keys, &what));
     LS_TRY_GOTO(ls_comparer_new(&cli->ctx, what, &keys, &cli->settings, &comparer));
     LS_TRY_GOTO(ls_cli_finish_settings(cli));

@@ -340,7 +340,6 @@ static void clear(ls_comparer *comparer) {
 
 const ls_comparer_type ls_checkpoint_comparer = {
     .name = "model",
-    .keys = " from golden dtype tol grad_tol ",
     .size = sizeof(checkpoint_trial),
     .read = read,
     .run = run,

@@ -8,50 +8,71 @@
 
 #define FIELD(name) ls_compare_keys, name
 static const ls_option keys[] = {
-    LS_TEXT("mixer", FIELD(mixer), "", "Mixer to run; its own options follow as key=value."),
+    LS_TEXT("mixer", FIELD(mixer), "", "Mixer to run; its own options follow as key=value.",
+            .needs = "what=mixer"),
     LS_TEXT("position", FIELD(position), "",
-            "Position method of the mixer, or without a mixer the one whose table is asked for."),
-    LS_TEXT("weights", FIELD(weights), "",
-            "File of weights, under our names or the official ones."),
-    LS_TEXT("input", FIELD(input), "", "File with x [B,T,D]; optionally cot (for grad) and state."),
+            "Position method of the mixer, or without a mixer the one whose table is asked for.",
+            .needs = "what=mixer|position"),
+    LS_TEXT("weights", FIELD(weights), "", "File of weights, under our names or the official ones.",
+            .needs = "what=mixer and no golden"),
+    LS_TEXT("input", FIELD(input), "", "File with x [B,T,D]; optionally cot (for grad) and state.",
+            .needs = "what=mixer and no golden or what=prompt"),
     LS_TEXT("output", FIELD(output), "",
-            "File for y, the state, and with grad=true grad.x and grad.PARAMETER."),
+            "File for y, the state, and with grad=true grad.x and grad.PARAMETER.",
+            .needs = "what=mixer|position and no golden"),
     LS_TEXT("golden", FIELD(golden), "",
             "File of reference values (in.*, w.*, out.*, cot, grad.*) to compare with."),
     LS_TEXT("from", FIELD(from), "",
-            "Folder with a public checkpoint, which describes the model and has its weights."),
+            "Folder with a public checkpoint, which describes the model and has its weights.",
+            .needs = "what=model|prompt"),
     LS_TEXT("names", FIELD(names), "",
             "Names of the file: a public code (transformer-xl, compressive, gpt2, memformer, "
-            "llama, mpt, mamba, retnet, t5), or a file of rules; empty: our names."),
+            "llama, mpt, mamba, retnet, t5), or a file of rules; empty: our names.",
+            .needs = "what=mixer or what=model and no from"),
     LS_TEXT("tensor", FIELD(tensor), "y",
-            "Name of the out.NAME of the golden file to compare, without a mixer."),
+            "Name of the out.NAME of the golden file to compare, without a mixer.",
+            .needs = "what=position and golden"),
     LS_INT("trained_length", FIELD(trained_length), "0", 0, 1 << 30,
-           "Length the weights were trained at, for extensions; 0: not known."),
-    LS_INT("width", FIELD(width), "0", 0, 65536, "Model width, without a mixer."),
-    LS_INT("heads", FIELD(heads), "1", 1, 4096, "Heads, without a mixer."),
-    LS_INT("length", FIELD(length), "1", 1, 1 << 24, "Positions, without a mixer."),
+           "Length the weights were trained at, for extensions; 0: not known.",
+           .needs = "what=mixer and extend"),
+    LS_INT("width", FIELD(width), "0", 0, 65536, "Model width, without a mixer.",
+           .needs = "what=position"),
+    LS_INT("heads", FIELD(heads), "1", 1, 4096, "Heads, without a mixer.",
+           .needs = "what=position"),
+    LS_INT("length", FIELD(length), "1", 1, 1 << 24, "Positions, without a mixer.",
+           .needs = "what=position"),
     LS_INT("capacity", FIELD(capacity), "0", 0, 1 << 30,
-           "Tokens that a state has room for; 0: those of the input."),
-    LS_CHOICE("layout", FIELD(layout), "BTD", "BTD|TBD", "Order of batch and time in the files."),
-    LS_CHOICE("dtype", FIELD(dtype), "f64", "f64|f32|bf16", "Arithmetic."),
+           "Tokens that a state has room for; 0: those of the input.",
+           .needs = "what=mixer or what=model and no from"),
+    LS_CHOICE("layout", FIELD(layout), "BTD", "BTD|TBD", "Order of batch and time in the files.",
+              .needs = "what=mixer or what=model and no from"),
+    LS_CHOICE("dtype", FIELD(dtype), "f64", "f64|f32|bf16", "Arithmetic.",
+              .needs = "what=mixer|model|scan"),
     LS_BOOL("grad", FIELD(grad), "false",
             "Whether gradients of sum(y * cot) are computed too; a golden file with cot implies "
-            "it."),
-    LS_BOOL("causal", FIELD(causal), "true", "Whether later tokens stay unseen."),
+            "it.",
+            .needs = "what=mixer and no golden"),
+    LS_BOOL("causal", FIELD(causal), "true", "Whether later tokens stay unseen.",
+            .needs = "what=mixer|position"),
     LS_BOOL("training", FIELD(training), "false",
-            "Whether what acts in training alone acts here too."),
+            "Whether what acts in training alone acts here too.", .needs = "what=mixer"),
     LS_BOOL("softplus", FIELD(softplus), "true",
             "Whether the steps of a scan are softplus(delta + delta_bias); false: delta + "
-            "delta_bias."),
+            "delta_bias.",
+            .needs = "what=scan"),
     LS_REAL("tol", FIELD(tol), "1e-11", 0, 1e9,
-            "Largest relative difference of outputs that passes."),
+            "Largest relative difference of outputs that passes.",
+            .needs = "golden and what!=prompt and what!=reader"),
     LS_REAL("grad_tol", FIELD(grad_tol), "1e-10", 0, 1e9,
-            "Largest relative difference of gradients that passes."),
+            "Largest relative difference of gradients that passes.",
+            .needs = "golden and what=mixer|model|scan"),
     LS_INTS("cut", FIELD(cut), "", 1, 1 << 24,
             "Lengths of the chunks in which x, the tokens or a scan are fed, the last repeated, "
-            "with the state carried on; empty: all at once."),
+            "with the state carried on; empty: all at once.",
+            .needs = "what=mixer|scan or what=model and no from"),
     LS_INTS("source_cut", FIELD(source_cut), "", 1, 1 << 24,
-            "Tokens of each source of a model with an encoder, where cut= makes several pieces."),
+            "Tokens of each source of a model with an encoder, where cut= makes several pieces.",
+            .needs = "what=model and no from and cut"),
 };
 const ls_option_table ls_compare_options = LS_OPTIONS(keys, ls_compare_keys);
 
@@ -79,14 +100,16 @@ ls_status ls_compare_needs_golden(const ls_comparer *comparer) {
  */
 static ls_status check_keys(const ls_comparer *comparer) {
     const ls_mixer_type *mixer = ls_mixer_find(comparer->keys->mixer);
+    const bool measures = comparer->type->measures != NULL && comparer->type->measures(comparer);
+    const ls_fact facts[] = {
+        {"what", comparer->what}, {"extend", measures ? "true" : "false"}, {0}};
     for (size_t i = 0; i < ls_compare_options.count; i++) {
-        const char *key = ls_compare_options.options[i].key;
-        char word[64];
-        if (mixer != NULL && ls_options_find(&mixer->options, key) != NULL) continue;
-        snprintf(word, sizeof word, " %s ", key);
-        if (ls_settings_has(comparer->settings, key) && strstr(comparer->type->keys, word) == NULL)
-            return LS_FAIL(comparer->ctx, LS_EUSE, "%s: %s= has no effect here",
-                           comparer->type->name, key);
+        const ls_option *option = &ls_compare_options.options[i];
+        ls_setting *setting = ls_settings_find_top(comparer->settings, "apply", option->key);
+        if (setting == NULL) continue;
+        if (mixer != NULL && ls_options_find(&mixer->options, option->key) != NULL) continue;
+        LS_TRY(ls_setting_check_effect(comparer->ctx, comparer->settings, setting, option,
+                                       &ls_compare_options, comparer->keys, facts));
     }
     return LS_OK;
 }
@@ -104,6 +127,7 @@ ls_status ls_comparer_new(ls_ctx *ctx, const char *what, const ls_compare_keys *
     if (comparer == NULL) return LS_ENOMEM;
     *comparer = (ls_comparer){.ctx = ctx,
                               .type = type,
+                              .what = what,
                               .keys = about,
                               .settings = settings,
                               .dtype = dtypes[about->dtype],

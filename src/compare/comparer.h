@@ -7,16 +7,18 @@
 /* A kind is one file NAME_trial.c. */
 typedef struct ls_comparer_type {
     const char *name;
-    const char *keys; /* of ls_compare_options that have an effect, with a space around each */
-    size_t size;      /* of the struct that `own` points to, which begins as zeros */
+    size_t size; /* of the struct that `own` points to, which begins as zeros */
     ls_status (*read)(ls_comparer *comparer);
     ls_status (*run)(ls_comparer *comparer, ls_comparison *out);
+    /* Once it has read: whether something is measured by keys->trained_length; NULL: nothing is. */
+    bool (*measures)(const ls_comparer *comparer);
     void (*clear)(ls_comparer *comparer);
 } ls_comparer_type;
 
 struct ls_comparer {
     ls_ctx *ctx;
     const ls_comparer_type *type;
+    const char *what;
     const ls_compare_keys *keys;
     ls_settings *settings;
     ls_dtype dtype;

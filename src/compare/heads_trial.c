@@ -393,7 +393,6 @@ static void clear(ls_comparer *comparer) {
 
 const ls_comparer_type ls_heads_comparer = {
     .name = "heads",
-    .keys = " golden tol ",
     .size = 1,
     .read = read,
     .run = run,

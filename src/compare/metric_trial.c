@@ -244,7 +244,6 @@ static void clear(ls_comparer *comparer) {
 
 const ls_comparer_type ls_metric_comparer = {
     .name = "metric",
-    .keys = " golden tol ",
     .size = sizeof(metric_trial),
     .read = read,
     .run = run,

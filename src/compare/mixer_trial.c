@@ -65,6 +65,15 @@ static ls_status read(ls_comparer *comparer) {
     return ls_mixer_trial_read_names(a);
 }
 
+static bool measures(const ls_comparer *comparer) {
+    const ls_position *position = &((const ls_mixer_trial *)comparer->own)->position;
+    for (int i = 0; i < position->extensions; i++)
+        if (position->extension[i].trained_length == 0 &&
+            ls_extension_measures(comparer->ctx, position, i))
+            return true;
+    return false;
+}
+
 /* ---- sizes ---- */
 
 static ls_status choose(ls_mixer_trial *a, const char *key, const char *value) {
@@ -194,10 +203,9 @@ static void clear(ls_comparer *comparer) {
 
 const ls_comparer_type ls_mixer_comparer = {
     .name = "mixer",
-    .keys = " mixer position weights input output golden names trained_length capacity layout "
-            "dtype grad causal training tol grad_tol cut ",
     .size = sizeof(ls_mixer_trial),
     .read = read,
     .run = run,
+    .measures = measures,
     .clear = clear,
 };

@@ -178,7 +178,6 @@ static void clear(ls_comparer *comparer) {
 
 const ls_comparer_type ls_model_comparer = {
     .name = "model",
-    .keys = " golden names capacity layout dtype tol grad_tol cut source_cut ",
     .size = sizeof(ls_trial),
     .read = read,
     .run = run,

@@ -104,7 +104,6 @@ static void clear(ls_comparer *comparer) {
 
 const ls_comparer_type ls_position_comparer = {
     .name = "position",
-    .keys = " position golden tensor output width heads length causal tol grad_tol ",
     .size = sizeof(position_trial),
     .read = read,
     .run = run,

@@ -102,7 +102,6 @@ static void clear(ls_comparer *comparer) {
 
 const ls_comparer_type ls_prompt_comparer = {
     .name = "prompt",
-    .keys = " golden from input ",
     .size = sizeof(ls_prompt_trial),
     .read = read,
     .run = run,

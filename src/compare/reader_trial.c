@@ -123,7 +123,6 @@ static void clear(ls_comparer *comparer) {
 
 const ls_comparer_type ls_reader_comparer = {
     .name = "reader",
-    .keys = " golden ",
     .size = 1,
     .read = read,
     .run = run,

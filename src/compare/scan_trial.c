@@ -262,7 +262,6 @@ static void clear(ls_comparer *comparer) {
 
 const ls_comparer_type ls_scan_comparer = {
     .name = "scan",
-    .keys = " golden dtype softplus cut tol grad_tol ",
     .size = sizeof(ls_scan_trial),
     .read = read,
     .run = run,

@@ -299,7 +299,6 @@ static void clear(ls_comparer *comparer) {
 
 const ls_comparer_type ls_tables_comparer = {
     .name = "tables",
-    .keys = " golden tol grad_tol ",
     .size = sizeof(tables_trial),
     .read = read,
     .run = run,

@@ -111,6 +111,23 @@ static bool takes_positions(const ls_model_config *config) {
     return false;
 }
 
+/* Without mixers nothing reads their options, nor positions but those that are embedded. */
+static ls_status check_mixing(ls_ctx *ctx, const ls_settings *settings,
+                              const ls_model_config *config) {
+    const bool embeds = config->position.type->embed != NULL;
+    for (size_t i = 0; !config->model.mixing && i < settings->count; i++) {
+        const ls_setting *item = &settings->items[i];
+        const bool mixer = strncmp(item->key, "mixer.", 6) == 0;
+        const bool position = strncmp(item->key, "position.", 9) == 0 ||
+                              strcmp(item->key, "extend") == 0 ||
+                              strncmp(item->key, "extend.", 7) == 0;
+        if (!item->optional && (mixer || (position && !embeds)))
+            return LS_FAIL(ctx, LS_EUSE, "%s has no effect here: it needs model.mixing=true",
+                           item->key);
+    }
+    return LS_OK;
+}
+
 /* Rows that one layer leaves out in training would be missing in the next. */
 static ls_status check_trained(ls_ctx *ctx, const ls_model_config *config, const ls_mixer *mixer) {
     const int64_t trained = ls_mixer_result_of(mixer).trained;
@@ -165,6 +182,7 @@ static ls_status read_all(ls_ctx *ctx, const ls_settings *settings, size_t given
     LS_TRY(ls_settings_apply(ctx, settings, "position", &out->position.type->options, NULL,
                              out->position.options));
     LS_TRY(ls_position_extensions_read(ctx, settings, &out->position));
+    LS_TRY(check_mixing(ctx, settings, out));
     return check(ctx, out);
 }
 

@@ -63,17 +63,43 @@ static bool may_idle(const ls_study_arm *arm, const char *key) {
     return ls_settings_has(&arm->given, "suites") && !ls_settings_has(&arm->given, key);
 }
 
+/* The key of a suite's own setting, suite.LABEL.KEY; NULL where it is another's. */
+static const char *own_key(const ls_study_suite *suite, const char *key) {
+    const size_t length = strlen(suite->name);
+    key += strlen(section);
+    return strncmp(key, suite->name, length) == 0 && key[length] == '.' ? key + length + 1 : NULL;
+}
+
+/* All that the study says to a suite, whether it has an effect or not: what has one depends on it.
+ */
+static ls_status read_values(ls_ctx *ctx, const ls_study_arm *arm, const ls_study_suite *suite,
+                             ls_suite_settings *out) {
+    LS_TRY(ls_options_default(ctx, &ls_suite_options, out));
+    for (int own = 0; own < 2; own++)
+        for (size_t i = 0; i < arm->asking.count; i++) {
+            const ls_setting *setting = &arm->asking.items[i];
+            if (strncmp(setting->key, section, strlen(section)) != 0) continue;
+            const bool labelled = strchr(setting->key + strlen(section), '.') != NULL;
+            const char *key = own        ? own_key(suite, setting->key)
+                              : labelled ? NULL
+                                         : setting->key + strlen(section);
+            if (key != NULL)
+                LS_TRY(ls_options_set(ctx, &ls_suite_options, section, key, setting->value, out));
+        }
+    return LS_OK;
+}
+
 /* suite.KEY for all: to a suite on which it has an effect. */
 static ls_status give_common(ls_ctx *ctx, ls_study_arm *arm, const ls_setting *setting) {
     const char *key = setting->key + strlen(section);
-    const ls_option *option = ls_options_find(&ls_suite_options, key);
-    bool taken = option == NULL; /* the table will say so */
+    bool taken = false;
     for (size_t i = 0; i < arm->suite_count; i++) {
         ls_study_suite *suite = &arm->suites[i];
         const ls_fact facts[] = {{"suite", suite->type->name}, {0}};
         ls_suite_settings values;
-        LS_TRY(ls_options_default(ctx, &ls_suite_options, &values));
-        if (option != NULL && !ls_option_has_effect(option, &ls_suite_options, &values, facts))
+        LS_TRY(read_values(ctx, arm, suite, &values));
+        if (!ls_option_has_effect(ls_options_find(&ls_suite_options, key), &ls_suite_options,
+                                  &values, facts))
             continue;
         LS_TRY(ls_settings_put(ctx, &suite->settings, setting->key, setting->value));
         taken = true;
@@ -84,13 +110,11 @@ static ls_status give_common(ls_ctx *ctx, ls_study_arm *arm, const ls_setting *s
 
 /* suite.LABEL.KEY */
 static ls_status give_one(ls_ctx *ctx, ls_study_arm *arm, const ls_setting *setting) {
-    const char *label = setting->key + strlen(section), *dot = strchr(label, '.');
     char key[LS_STUDY_NAME_BYTES];
     for (size_t i = 0; i < arm->suite_count; i++) {
-        const char *name = arm->suites[i].name;
-        if (strlen(name) != (size_t)(dot - label) || strncmp(name, label, strlen(name)) != 0)
-            continue;
-        if ((size_t)snprintf(key, sizeof key, "%s%s", section, dot + 1) >= sizeof key) break;
+        const char *own = own_key(&arm->suites[i], setting->key);
+        if (own == NULL) continue;
+        if ((size_t)snprintf(key, sizeof key, "%s%s", section, own) >= sizeof key) break;
         return ls_settings_put(ctx, &arm->suites[i].settings, key, setting->value);
     }
     if (may_idle(arm, setting->key)) return LS_OK;

@@ -28,6 +28,20 @@ typedef struct longbench {
     int64_t file_count;
 } longbench;
 
+/* What stands before the number that is asked for; NULL: something else is. */
+static const char *before_number(const source *from) {
+    static const char *const all[][2] = {{"passage_count", ""},
+                                         {"passage_retrieval_en", "Paragraph "},
+                                         {"passage_retrieval_zh", "\xE6\xAE\xB5\xE8\x90\xBD"}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(from->dataset, all[i][0]) == 0) return all[i][1];
+    return NULL;
+}
+
+static bool has_classes(const source *from) {
+    return strcmp(from->rule->metric, "classification_score") == 0;
+}
+
 /* DATASET.jsonl or DATASET_e.jsonl; false: neither. */
 static bool read_name(const char *name, source *out) {
     const char *slash = strrchr(name, '/');
@@ -92,6 +106,10 @@ static ls_status open_files(ls_suite *suite) {
     if (own->file_count == 0)
         return LS_FAIL(ctx, LS_EINPUT, "%s has no file DATASET.jsonl of LongBench",
                        suite->settings.path);
+    bool draws = false; /* candidates from other items */
+    for (int64_t f = 0; f < own->file_count; f++)
+        draws |= before_number(&own->files[f]) == NULL && !has_classes(&own->files[f]);
+    if (!draws) LS_TRY(ls_suite_refuse(suite, "candidates", "the files have their own"));
     suite->lengths = ls_new(ctx, (size_t)suite->groups, sizeof *suite->lengths);
     if (suite->lengths == NULL) return LS_ENOMEM;
     for (int64_t f = 0; f < own->file_count; f++)
@@ -253,13 +271,9 @@ static ls_status put_choices(ls_suite *suite, const source *from, int64_t line, 
     const char *right = json_string_value(json_array_get(it->answers, 0));
     const json_t *classes = json_object_get(it->json, "all_classes");
     *out = (choices){.truth = -1};
-    if (strcmp(from->dataset, "passage_count") == 0) {
-        LS_TRY(add_numbers(group, "", out));
-    } else if (strcmp(from->dataset, "passage_retrieval_en") == 0) {
-        LS_TRY(add_numbers(group, "Paragraph ", out));
-    } else if (strcmp(from->dataset, "passage_retrieval_zh") == 0) {
-        LS_TRY(add_numbers(group, "\xE6\xAE\xB5\xE8\x90\xBD", out));
-    } else if (strcmp(from->rule->metric, "classification_score") == 0) {
+    if (before_number(from) != NULL) {
+        LS_TRY(add_numbers(group, before_number(from), out));
+    } else if (has_classes(from)) {
         for (size_t i = 0; i < json_array_size(classes) && i < CANDIDATES_MAX; i++) {
             const char *name = json_string_value(json_array_get(classes, i));
             if (name != NULL) LS_TRY(add_choice(group, name, out));

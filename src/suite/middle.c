@@ -36,6 +36,7 @@ static ls_status open_file(ls_suite *suite) {
         return LS_FAIL(suite->ctx, LS_EINPUT,
                        "%s: line 1 has neither `question` nor `ordered_kv_records`",
                        suite->settings.path);
+    if (!own->questions) LS_TRY(ls_suite_refuse(suite, "documents", "the file has pairs"));
     if (own->questions && own->lines.count < suite->settings.documents)
         return LS_FAIL(suite->ctx, LS_EINPUT, "%s has %lld questions, too few for %lld documents",
                        suite->settings.path, (long long)own->lines.count,

@@ -55,10 +55,6 @@ static ls_status fit_filler(const ls_suite *suite, int64_t length, int64_t *out)
 static ls_status open_lengths(ls_suite *suite) {
     passkey *own = suite->own;
     const ls_suite_settings *s = &suite->settings;
-    if (s->path[0] != '\0')
-        return LS_FAIL(suite->ctx, LS_EUSE,
-                       "suite.path has no effect here: the noise of passkey "
-                       "is its own");
     LS_TRY(ls_suite_lengths(suite, own->lengths, &own->length_count));
     if (s->lengths.count == 0) { /* of its own choice: those that hold the prompt */
         int64_t least, kept = 0;

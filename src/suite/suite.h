@@ -69,9 +69,10 @@ typedef struct ls_suite {
     ls_suite_settings settings;
     bool generates; /* the form that was chosen */
     uint64_t seed;
-    uint64_t model_hash;    /* of the weights, the description and the arithmetic */
-    const ls_settings *run; /* the run's own settings: borrowed */
-    ls_model *model;        /* with its tokenizer: borrowed */
+    uint64_t model_hash;      /* of the weights, the description and the arithmetic */
+    const ls_settings *asked; /* suite=NAME and suite.KEY: borrowed, while it is opened alone */
+    const ls_settings *run;   /* the run's own settings: borrowed */
+    ls_model *model;          /* with its tokenizer: borrowed */
     const ls_tokenizer *tokenizer;
     ls_encoder *encoder;
     ls_frame frame; /* of a public checkpoint's tokenizer: BOS goes before every context, once */
@@ -151,6 +152,8 @@ ls_status ls_suite_encode(const ls_suite *suite, ls_pool *pool, const char *text
 ls_status ls_suite_start(const ls_suite *suite, ls_pool *pool, ls_tokens *context);
 /* LS_EUSE where the context, the question and what follows are more than the model can take. */
 ls_status ls_suite_check_window(const ls_suite *suite, const char *what, int64_t tokens);
+/* While it is opened: LS_EUSE where a key was given that has no effect with what was read. */
+ls_status ls_suite_refuse(const ls_suite *suite, const char *key, const char *why);
 /* Keeps a JSON value as long as the group; NULL where memory is short. */
 json_t *ls_group_keep(ls_suite_group *group, json_t *value);
 /* Room in a group; LS_ENOMEM where memory is short. */

@@ -98,7 +98,7 @@ static const ls_option options[] = {
            "Accepted steps against which a spike is measured.",
            .needs = "guard_spread!=0 or guard_norm_spread"),
     LS_INT("guard_rejections", FIELD(guard_rejections), "8", 1, 1000,
-           "Rejected steps in a row that end the run."),
+           "Rejected steps in a row that end the run.", .needs = "guard!=stop"),
     LS_REAL("guard_spread", FIELD(guard_spread), "12", 0, 1e9,
             "Deviations above the median at which a loss is a spike; 0: none is."),
     LS_REAL("guard_norm_spread", FIELD(guard_norm_spread), "0", 0, 1e9,

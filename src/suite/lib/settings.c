@@ -5,16 +5,20 @@
 
 #include "suite/suite.h"
 
+/* Which suite reads which key is said here and nowhere else. What a file decides, once it is read,
+ * its suite says itself (ls_suite_refuse). */
 #define FIELD(name) ls_suite_settings, name
 static const ls_option options[] = {
     LS_TEXT("path", FIELD(path), "",
-            "File or folder that the suite reads; needle, passkey and ruler: text to hide things "
-            "in; heads: text to look at."),
+            "File or folder that the suite reads; needle and ruler: text to hide things in; heads: "
+            "text to look at.",
+            .needs = "suite!=passkey"),
     LS_CHOICE("form", FIELD(form), "auto", "auto|likelihood|generate",
               "How answers are taken: the likeliest of several candidates, or the model's own "
-              "words judged by the official metric; auto: likelihood where the suite has it."),
+              "words judged by the official metric; auto: likelihood where the suite has it.",
+              .needs = "suite!=heads"),
     LS_TEXT("tasks", FIELD(tasks), "", "Tasks of the suite, separated by commas; empty: all.",
-            .needs = "suite=ruler|longbench|babilong|middle"),
+            .needs = "suite=ruler|longbench"),
     LS_INT("samples", FIELD(samples), "0", 0, 1 << 24,
            "Items of each cell, or of a file; 0: what the suite takes by itself."),
     LS_INTS("lengths", FIELD(lengths), "", 16, 1 << 30,
@@ -26,24 +30,27 @@ static const ls_option options[] = {
            .needs = "suite=needle|passkey|middle"),
     LS_INT("questions", FIELD(questions), "10", 1, 256,
            "Questions about one context, each about something else in it.",
-           .needs = "suite=needle|middle"),
+           .needs = "suite=needle and form!=generate or suite=middle and no path"),
     LS_INT("candidates", FIELD(candidates), "10", 2, 256,
            "Answers to choose from, the right one among them.",
-           .needs = "suite!=heads and form!=generate"),
+           .needs = "suite=needle|passkey|middle|ruler|longbench and form!=generate"),
     LS_INTS("pairs", FIELD(pairs), "", 2, 1 << 20,
-            "Key-value pairs of a context; empty: 16, 32, 64 and 128.", .needs = "suite=middle"),
+            "Key-value pairs of a context; empty: 16, 32, 64 and 128.",
+            .needs = "suite=middle and no path"),
     LS_INT("documents", FIELD(documents), "10", 1, 1000, "Documents of a context.",
-           .needs = "suite=middle"),
+           .needs = "suite=middle and path"),
     LS_INT("window", FIELD(window), "0", 0, 1 << 30,
            "Tokens that are fed at most; 0: as many as the model can take. Longer prompts are "
-           "refused, or cut where the protocol cuts."),
+           "refused, or cut where the protocol cuts.",
+           .needs = "suite!=lra"),
     LS_INT("batch", FIELD(batch), "0", 0, 4096,
            "Short prompts that go through the model together; 0: as many as keep memory small.",
            .needs = "suite=lambada|lra"),
-    LS_INT("chunk", FIELD(chunk), "0", 0, 1 << 20, "Tokens that are fed at once; 0: 256."),
+    LS_INT("chunk", FIELD(chunk), "0", 0, 1 << 20, "Tokens that are fed at once; 0: 256.",
+           .needs = "suite!=lra"),
     LS_BOOL("share", FIELD(share), "true",
             "Whether a context that several questions share is computed once.",
-            .needs = "suite!=heads"),
+            .needs = "suite=needle|middle and form!=generate"),
     LS_INT("resamples", FIELD(resamples), "1000", 0, 100000,
            "Bootstrap samples behind the intervals of scores that are no shares of right answers; "
            "0: no intervals."),
@@ -144,6 +151,7 @@ ls_status ls_suite_open(ls_ctx *ctx, const ls_settings *settings, ls_trained *tr
                           !ls_settings_has(&trained->settings, "task")));
     if (out->type->needs_path && out->settings.path[0] == '\0')
         return LS_FAIL(ctx, LS_EUSE, "suite %s reads a file: give suite.path=", name);
+    out->asked = settings;
     out->run = &trained->settings;
     out->model = trained->model;
     out->tokenizer = trained->tokenizer;
@@ -160,6 +168,13 @@ ls_status ls_suite_open(ls_ctx *ctx, const ls_settings *settings, ls_trained *tr
         json_object_set_new(out->notes, key, json_integer(out->frame.before[i]));
     }
     return out->type->open(out);
+}
+
+ls_status ls_suite_refuse(const ls_suite *suite, const char *key, const char *why) {
+    char name[64];
+    snprintf(name, sizeof name, "suite.%s", key);
+    if (!ls_settings_has(suite->asked, name)) return LS_OK;
+    return LS_FAIL(suite->ctx, LS_EUSE, "%s has no effect here: %s", name, why);
 }
 
 void ls_suite_clear(ls_suite *suite) {
