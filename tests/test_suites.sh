@@ -234,6 +234,24 @@ refused 3 "missing.jsonl" eval run suite=lambada suite.path=missing.jsonl
 echo '{"group": 77}' >>one/samples.jsonl
 refused 3 "is no sample of this suite" eval run suite=lambada suite.path=lambada.jsonl suite.out=one
 
+# what a file decides
+refused 2 "suite.documents has no effect here: the file has pairs" eval run suite=middle \
+    suite.path=kv.jsonl suite.documents=3 suite.candidates=3
+refused 2 "suite.candidates has no effect here: the files have their own" eval run suite=longbench \
+    suite.path=longbench/trec.jsonl suite.candidates=3
+# a text of which a tokenizer keeps nothing: no prompt is ever long enough
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the '##e' a b '##b' c '##c' . 1 2 '##1' '##2' >vocab.txt
+printf '  \n \n' >blank.txt
+"$program" train out=words data.corpus=corpus data.tokenizer=vocab.txt model.layers=1 model.width=16 \
+    model.length=64 mixer.heads=2 train.steps=1 train.batch=2 --quiet >/dev/null
+for suite in "needle suite.questions=1" "needle suite.form=generate" heads; do
+    code=0
+    timeout -k 1 120 "$program" eval words suite=$suite suite.lengths=512 suite.samples=1 suite.path=blank.txt >out.txt 2>err.txt || code=$?
+    [ $code -eq 3 ] && grep -q "text of suite.path has no tokens" err.txt || fail "$suite: $code: $(cat err.txt)"
+done
+printf 'a b. c.\n\n' >short.txt
+refused 3 "no sentence of 10 tokens" $babilong suite.lengths=1024 suite.path=qa1_test.txt,short.txt
+
 # ---- more vectors ----
 if [ -n "${LONGSHOT_SUITES:-}" ]; then
     "$program" apply metric golden="$LONGSHOT_SUITES/metrics-dev.jsonl" >/dev/null || fail "metrics"

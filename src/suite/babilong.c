@@ -139,11 +139,16 @@ static ls_status take_noise(ls_suite *suite, int64_t number, int64_t room, ls_te
     enum { SENTENCES_MAX = 1 << 16 };
     const ls_random random = ls_suite_random(suite, "babilong noise", number);
     size_t at = ls_random_below(random, 0, own->hay.length);
-    int64_t turns = 0;
+    int64_t turns = 0, had = -1; /* sentences when the text last began */
     *count = 0;
     while (room > 0 && *count < SENTENCES_MAX && turns < 2 * SENTENCES_MAX) {
         size_t end = at;
         ls_ids ids = {0};
+        LS_TRY(ls_check_stop(suite->ctx, "making a prompt"));
+        if (turns > 0 && at == 0 && *count == had)
+            return LS_FAIL(suite->ctx, LS_EINPUT,
+                           "the text of suite.path has no sentence of %d tokens or more", SHORTEST);
+        if (turns > 0 && at == 0) had = *count;
         turns++;
         while (end < own->hay.length && strchr(".!?", own->hay.text[end]) == NULL) end++;
         end = end < own->hay.length ? end + 1 : end;

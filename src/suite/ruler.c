@@ -385,6 +385,7 @@ static ls_status fits(prompt *p, size_t size, int64_t length, bool *out) {
     const ls_suite *suite = p->suite;
     ls_pool pool = {.ctx = suite->ctx}, *kept = p->pool;
     ls_ids ids = {0};
+    LS_TRY(ls_check_stop(suite->ctx, "making a prompt"));
     p->pool = &pool;
     ls_status status = put_prompt(p, size, length);
     if (status == LS_OK)

@@ -33,7 +33,10 @@ ls_status ls_hay_tokens(const ls_suite *suite, const ls_hay *hay, int64_t exampl
     size_t start = hay->whole.bytes == NULL ? 0 : ls_random_below(random, 0, hay->length);
     while (start > 0 && start < hay->length && hay->text[start - 1] != '\n') start++;
     if (start >= hay->length) start = 0;
+    size_t before = out->count; /* tokens at the last begin of the text */
+    bool whole = start == 0;    /* it was gone through since then */
     while ((int64_t)out->count < tokens) {
+        LS_TRY(ls_check_stop(suite->ctx, "making a prompt"));
         const size_t wanted = ((size_t)tokens - out->count) * BYTES_EACH + 64;
         size_t end = hay->length - start < wanted ? hay->length : start + wanted;
         while (end < hay->length && ((uint8_t)hay->text[end] & 0xC0) == 0x80) end++;
@@ -42,6 +45,11 @@ ls_status ls_hay_tokens(const ls_suite *suite, const ls_hay *hay, int64_t exampl
         if (end == hay->length && (int64_t)out->count < tokens)
             LS_TRY(ls_encoder_encode(suite->ctx, suite->encoder, "\n", 1, 0, out));
         start = end == hay->length ? 0 : end;
+        if (start > 0) continue;
+        if (whole && out->count == before) /* blanks, which a tokenizer may leave out */
+            return LS_FAIL(suite->ctx, LS_EINPUT, "the text of suite.path has no tokens");
+        before = out->count;
+        whole = true;
     }
     out->count = (size_t)tokens;
     return LS_OK;
