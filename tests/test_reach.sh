@@ -12,6 +12,14 @@ write_corpus 8
 "$program" train out=run data.corpus=corpus data.tokenizer=byte model.layers=2 model.width=16 \
     model.length=64 mixer.heads=2 train.steps=30 train.batch=8 --quiet >/dev/null
 
+# ---- keys of others ----
+for word in eval.lengths=7 eval.protocol=lex extend=window task.length=3 suite.depths=3; do
+    code=0
+    "$program" reach run out=never $word >out.txt 2>&1 || code=$?
+    [ $code -eq 2 ] && unbroken out.txt | grep -q "no key ${word%%=*}\|the key ${word%%=*}" out.txt || fail "$word: $code, $(cat out.txt)"
+done
+[ ! -e never ] || fail "a refused call was begun"
+
 # ---- the budget ----
 begun=$(date +%s)
 cat >lambada.jsonl <<'J'

@@ -90,12 +90,14 @@ static ls_status choose_folder(ls_reach *reach) {
     return LS_OK;
 }
 
-static ls_status copy_settings(ls_reach *reach) {
+/* The model is opened with these alone: others stay unread, so that the caller refuses them. */
+static ls_status take_settings(ls_reach *reach) {
     const ls_settings *from = reach->request.settings;
-    for (size_t i = 0; i < from->count; i++)
-        if (strncmp(from->items[i].key, "data.", 5) == 0)
-            LS_TRY(ls_settings_put(reach->ctx, &reach->settings, from->items[i].key,
-                                   from->items[i].value));
+    for (size_t i = 0; i < from->count; i++) {
+        const char *key = from->items[i].key;
+        if (strncmp(key, "data.", 5) == 0)
+            LS_TRY(ls_settings_put(reach->ctx, &reach->settings, key, ls_settings_get(from, key)));
+    }
     return LS_OK;
 }
 
@@ -127,15 +129,15 @@ ls_status ls_reach_open(ls_ctx *ctx, const ls_reach_request *request, ls_reach *
                       .begun = ls_clock(),
                       .model = {.ctx = ctx, .trained = {.ctx = ctx}}};
     LS_TRY(read_budget(ctx, request->keys->budget, &out->budget));
+    LS_TRY(take_settings(out));
     const ls_evaluation_request opened = {.path = request->path,
-                                          .settings = request->settings,
+                                          .settings = &out->settings,
                                           .type = request->type,
                                           .cache = request->cache,
                                           .seed = request->seed};
     LS_TRY(ls_evaluation_open(ctx, &opened, &out->model));
     out->variant = 0;
     LS_TRY(check_model(out));
-    LS_TRY(copy_settings(out));
     return choose_folder(out);
 }
 
