@@ -78,6 +78,12 @@ refuses "not a whole number" eval runs/a eval.lengths=16.5
 refuses "not a whole number" bench lengths=256.5
 refuses "train.power has no effect here: it needs schedule=polynomial" \
     train recipe.yaml out=runs/never train.power=2 train.schedule=cosine
+refuses "train.guard_rejections has no effect here: it needs guard!=stop" \
+    train recipe.yaml out=runs/never train.guard=stop train.guard_rejections=3
+for verb in "train recipe.yaml out=runs/never" "eval runs/a data.corpus=1.txt" "eval runs/a data.test=1.txt" "data data.corpus=corpus"; do
+    cp corpus/1.txt 1.txt
+    refuses "data.text_key has no effect here: no file is JSONL" $verb data.text_key=text
+done
 refuses "train.matmul=tf32 is for device=cuda" train recipe.yaml out=runs/never train.matmul=tf32
 refuses "train.matmul has no effect here: it needs dtype=f32" \
     train recipe.yaml out=runs/never train.matmul=tf32 train.dtype=bf16 device=cpu
@@ -85,6 +91,8 @@ refuses "matmul=tf32 is for device=cuda" bench what=train dtype=f32 matmul=tf32
 [ ! -e runs/never ] || fail "a refused run was begun"
 mkdir other
 cp corpus/1.txt corpus/2.txt corpus/3.txt other
+printf '{"body": "one two three four five six"}\n{"body": "seven eight nine ten eleven"}\n' >other.jsonl
+"$program" eval runs/a data.test=other.jsonl data.text_key=body eval.lengths=16 eval.documents=all >/dev/null
 "$program" eval runs/a data.corpus=other data.test_share=0.5 eval.lengths=32 eval.tokens=256 >/dev/null
 
 # cut by a time limit and continued, the weights are the same bytes

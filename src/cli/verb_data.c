@@ -64,7 +64,8 @@ static ls_status run(ls_cli *cli) {
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
     if (tokenizer && !ls_settings_has(&cli->settings, "data.tokenizer"))
         LS_TRY(ls_settings_put(ctx, &cli->settings, "data.tokenizer", "train"));
-    LS_TRY(ls_cli_read(cli, "data", &ls_data_options, &settings));
+    LS_TRY(ls_options_default(ctx, &ls_data_options, &settings));
+    LS_TRY(ls_data_read(ctx, &cli->settings, NULL, &settings));
     LS_TRY(ls_cli_finish_settings(cli));
     const bool named = about.out[0] != '\0';
     if (!prepare && !tokenizer && named)

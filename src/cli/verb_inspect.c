@@ -47,7 +47,8 @@ static ls_status inspect_corpus(ls_cli *cli, const char *path) {
     ls_data_stats stats;
     ls_text text = {0};
     LS_TRY(ls_settings_put(&cli->ctx, &cli->settings, "data.corpus", path));
-    LS_TRY(ls_cli_read(cli, "data", &ls_data_options, &settings));
+    LS_TRY(ls_options_default(&cli->ctx, &ls_data_options, &settings));
+    LS_TRY(ls_data_read(&cli->ctx, &cli->settings, NULL, &settings));
     LS_TRY(ls_data_open(&cli->ctx, &settings, cli->common.cache, NULL, &data));
     ls_status status = ls_data_stats_take(&cli->ctx, &data, &settings, &stats);
     if (status == LS_OK && !cli->json) ls_data_stats_print(&cli->ctx, &stats, &text);

@@ -224,6 +224,12 @@ static void take_part(ls_corpus *corpus, const char *text, size_t length, size_t
     corpus->cut_at = end < length ? end : 0;
 }
 
+bool ls_corpus_has_jsonl(const ls_corpus *corpus) {
+    for (size_t i = 0; i < corpus->files.count; i++)
+        if (corpus->files.at[i].jsonl) return true;
+    return false;
+}
+
 ls_status ls_corpus_next(ls_ctx *ctx, ls_corpus *corpus, ls_document *out) {
     *out = (ls_document){.name = corpus->name};
     if (corpus->cut_at > 0) {

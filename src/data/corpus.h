@@ -42,6 +42,8 @@ ls_status ls_corpus_open(ls_ctx *ctx, const char *path, ls_corpus_format format,
 /* Adds what lies at another path; its documents bear their whole paths as names. */
 ls_status ls_corpus_add(ls_ctx *ctx, ls_corpus *corpus, const char *path, ls_corpus_format format);
 void ls_corpus_free(ls_ctx *ctx, ls_corpus *corpus);
+/* Whether one of its files, at least, is JSONL. */
+bool ls_corpus_has_jsonl(const ls_corpus *corpus);
 
 /* The same as long as the files' names, sizes and times of change are. */
 uint64_t ls_corpus_key(const ls_corpus *corpus);

@@ -27,7 +27,7 @@ static const ls_option options[] = {
     LS_CHOICE("format", FIELD(format), "auto", "auto|text|folder|jsonl",
               "Format of the corpus; auto: by its name."),
     LS_TEXT("text_key", FIELD(text_key), "text", "Key of the text in each line of JSONL.",
-            .needs = "format=auto|jsonl"),
+            .needs = "format!=text"),
     LS_TEXT(
         "tokenizer", FIELD(tokenizer), "byte",
         "Tokenizer: `byte`, `train` (byte pairs learnt from the corpus), or a tokenizer's folder "
@@ -58,6 +58,20 @@ static const ls_option options[] = {
             .needs = "training"),
 };
 const ls_option_table ls_data_options = LS_OPTIONS(options, ls_data_settings);
+
+ls_status ls_data_read(ls_ctx *ctx, const ls_settings *settings, const ls_fact *facts,
+                       ls_data_settings *into) {
+    LS_TRY(ls_settings_apply(ctx, settings, "data", &ls_data_options, facts, into));
+    const char *usual = ls_options_find(&ls_data_options, "text_key")->fallback;
+    into->text_key_asked = false;
+    for (size_t i = 0; i < settings->count; i++) {
+        const ls_setting *item = &settings->items[i];
+        if (strcmp(item->key, "data.text_key") != 0 || item->optional) continue;
+        /* a run's own file, read as a recipe, has it whatever the corpus is */
+        into->text_key_asked = !item->below || strcmp(item->value, usual) != 0;
+    }
+    return LS_OK;
+}
 
 /* One corpus: listed, split when that is first needed. */
 typedef struct origin {
@@ -312,13 +326,24 @@ static ls_status open_training(opener *o) {
     return LS_OK;
 }
 
+/* Whether data.text_key has an effect is known when the files are. */
+static ls_status check_text_key(const opener *o) {
+    const ls_corpus *const others[] = {o->validation.corpus, o->test.corpus};
+    bool jsonl = !o->settings->text_key_asked;
+    for (size_t i = 0; i < o->count; i++) jsonl |= ls_corpus_has_jsonl(o->train[i].corpus);
+    for (size_t i = 0; i < 2; i++) jsonl |= others[i] != NULL && ls_corpus_has_jsonl(others[i]);
+    if (jsonl) return LS_OK;
+    return LS_FAIL(o->ctx, LS_EUSE, "data.text_key has no effect here: no file is JSONL");
+}
+
 /* With `training` false those behind the test documents alone. */
 static ls_status open_corpora(opener *o, bool training) {
     const ls_data_settings *s = o->settings;
     if (training || s->test[0] == '\0' || strcmp(s->tokenizer, "train") == 0)
         LS_TRY(open_training(o));
     if (training) LS_TRY(open_held_out(o, "data.validation", s->validation, &o->validation));
-    return open_held_out(o, "data.test", s->test, &o->test);
+    LS_TRY(open_held_out(o, "data.test", s->test, &o->test));
+    return check_text_key(o);
 }
 
 static void close_corpora(opener *o) {

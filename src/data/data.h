@@ -5,7 +5,7 @@
 #ifndef LS_DATA_DATA_H
 #define LS_DATA_DATA_H
 
-#include "base/option.h"
+#include "base/settings.h"
 #include "data/loader.h"
 #include "data/paths.h"
 
@@ -15,6 +15,7 @@ typedef struct ls_data_settings {
     char test[LS_OPTION_TEXT_BYTES];
     int format; /* ls_corpus_format */
     char text_key[LS_OPTION_TEXT_BYTES];
+    bool text_key_asked; /* in these words: then one of the files must be JSONL */
     char tokenizer[LS_OPTION_TEXT_BYTES];
     int64_t vocabulary;
     double test_share, validation_share;
@@ -26,6 +27,9 @@ typedef struct ls_data_settings {
 
 /* Keys without their `data.`. */
 extern const ls_option_table ls_data_options;
+/* Sets the fields of *into that the settings have. */
+ls_status ls_data_read(ls_ctx *ctx, const ls_settings *settings, const ls_fact *facts,
+                       ls_data_settings *into);
 
 typedef struct ls_dataset {
     ls_tokenizer *tokenizer;

@@ -108,7 +108,7 @@ static ls_status take_data(ls_evaluation *e, const ls_settings *settings,
                            "%s is for training: give what is to be scored as data.test", no_use[i]);
     if (corpus) e->data.train[0] = e->data.validation[0] = e->data.test[0] = '\0';
     if (corpus) e->data.validation_share = 0;
-    LS_TRY(ls_settings_apply(e->ctx, settings, "data", &ls_data_options, NULL, &e->data));
+    LS_TRY(ls_data_read(e->ctx, settings, NULL, &e->data));
     e->test_alone = ls_settings_has(settings, "data.test");
     if (corpus && e->test_alone)
         return LS_FAIL(e->ctx, LS_EUSE, "data.corpus has no effect beside data.test: leave it out");

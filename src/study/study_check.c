@@ -168,8 +168,7 @@ static ls_status prepare_data(rehearsal *r) {
     if (ls_settings_has(&r->arm->training, "task")) return LS_OK;
     if (ls_settings_has(&r->arm->training, "train.from")) return LS_OK; /* it has a tokenizer */
     LS_TRY(ls_options_default(ctx, &ls_data_options, &settings));
-    LS_TRY(ls_settings_apply(ctx, &r->arm->training, "data", &ls_data_options, ls_training_facts,
-                             &settings));
+    LS_TRY(ls_data_read(ctx, &r->arm->training, ls_training_facts, &settings));
     LS_TRY(ls_data_open(ctx, &settings, r->study->from.cache, r->study->keys.out, &data));
     memcpy(r->tokenizer, data.tokenizer_path, sizeof r->tokenizer);
     ls_data_close(ctx, &data);

@@ -21,8 +21,7 @@ static ls_status take_look(const ls_study *study, const ls_study_arm *arm, look 
     ls_dataset data;
     memset(&settings, 0, sizeof settings);
     LS_TRY(ls_options_default(ctx, &ls_data_options, &settings));
-    LS_TRY(ls_settings_apply(ctx, &arm->training, "data", &ls_data_options, ls_training_facts,
-                             &settings));
+    LS_TRY(ls_data_read(ctx, &arm->training, ls_training_facts, &settings));
     if (last->taken && memcmp(&settings, &last->settings, sizeof settings) == 0) return LS_OK;
     *last = (look){.settings = settings, .taken = true};
     ls_status status = ls_data_open(ctx, &settings, study->from.cache, study->keys.out, &data);

@@ -50,8 +50,7 @@ static ls_status take_settings(ls_ctx *ctx, const ls_settings *settings, ls_run_
     LS_TRY(ls_task_read(ctx, settings, ls_training_facts, &out->task));
     LS_TRY(ls_model_config_read(ctx, settings, &out->model));
     LS_TRY(ls_options_default(ctx, &ls_data_options, &out->data));
-    LS_TRY(
-        ls_settings_apply(ctx, settings, "data", &ls_data_options, ls_training_facts, &out->data));
+    LS_TRY(ls_data_read(ctx, settings, ls_training_facts, &out->data));
     LS_TRY(ls_mixture_read(ctx, settings, out->data.mix, &out->mixture));
     LS_TRY(ls_options_default(ctx, &ls_train_options, &out->train));
     LS_TRY(ls_settings_apply(ctx, settings, "train", &ls_train_options, NULL, &out->train));

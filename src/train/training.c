@@ -267,7 +267,8 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
     LS_TRY(ls_lengths_settle(ctx, &settings->task, out->given));
-    LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));
+    LS_TRY(ls_options_default(ctx, &ls_data_options, &settings->data));
+    LS_TRY(ls_data_read(ctx, out->given, ls_training_facts, &settings->data));
     LS_TRY(ls_mixture_read(ctx, out->given, settings->data.mix, &settings->mixture));
     LS_TRY(read_model(out));
     if (!request->resolved) LS_TRY(ls_lengths_check(ctx, out->given, &settings->model));
