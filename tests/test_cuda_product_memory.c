@@ -91,6 +91,26 @@ static void test_rubbish(void **state) {
     remembers("b", NULL);
 }
 
+/* In place of the file, or of its lock: there is nothing to know, and nobody waits for a writer. */
+static void test_pipes(void **state) {
+    (void)state;
+    static const char *const names[] = {"cuda-products.txt", "cuda-products.txt.lock"};
+    alarm(60);
+    for (size_t i = 0; i < 2; i++) {
+        ls_product_memory memory;
+        char path[128];
+        snprintf(path, sizeof path, "%s/longshot/%s", folder, names[i]);
+        unlink(path);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        ls_product_memory_open(&memory);
+        ls_product_memory_keep(&memory, "piped", "v", NULL);
+        ls_product_memory_close(&memory);
+        remembers("piped", i == 0 ? "v" : NULL); /* a file takes the place of the first */
+        unlink(path);
+    }
+    alarm(0);
+}
+
 static void test_no_folder(void **state) {
     (void)state;
     char path[128];
@@ -107,9 +127,8 @@ static void test_no_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_rubbish),
+        cmocka_unit_test(test_kept),      cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_rubbish),   cmocka_unit_test(test_pipes),
         cmocka_unit_test(test_no_folder),
     };
     return cmocka_run_group_tests(tests, set_up, take_down);

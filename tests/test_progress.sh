@@ -17,7 +17,7 @@ arms:
   b: {model.position: rope}
 Y
 cat >watch.py <<'P'
-import os, pty, re, signal, sys, time
+import os, pty, re, select, signal, sys, time
 child, terminal = pty.fork()
 if child == 0:
     os.execv(sys.argv[1], ["longshot", "study", "study.yaml", "out=run", "threads=1"])
@@ -37,9 +37,17 @@ while wanted or "Training loss" not in page:
 assert 'http-equiv="refresh"' in early and "This study is running: 2 results" in early
 curve = re.search(r'data-arm="a" data-x="([^"]*)" data-y="([^"]*)"', page)
 assert len(curve[1].split()) == len(curve[2].split()) >= 2, curve
+# a pipe where a job's metrics were has no row, and is not waited for
+def shown():
+    assert select.select([terminal], [], [], 60)[0], "the study shows nothing any more: " + said[-500:]
+    return os.read(terminal, 65536).decode(errors="replace")
+os.unlink("run/arms/a/seed-1/metrics.jsonl")
+os.mkfifo("run/arms/a/seed-1/metrics.jsonl")
+said = ""
+while not re.search(r"  a, seed 1  starting", said): said += shown()
 os.kill(child, signal.SIGTERM)
 try:
-    while os.read(terminal, 65536): pass
+    while shown(): pass
 except OSError: pass
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 assert code == 75, code

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/source.h"
 #include "train/metrics.h"
 #include "train/train.h"
 
@@ -16,11 +17,13 @@ enum { TAIL_BYTES = 4096 };
 static bool last_row(const ls_study *study, size_t arm, int64_t seed, ls_metrics_row *out) {
     char path[LS_STUDY_PATH_BYTES], tail[TAIL_BYTES + 1];
     if (ls_study_file(study, arm, seed, "metrics.jsonl", path, sizeof path) != LS_OK) return false;
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) return false;
-    if (fseek(file, -TAIL_BYTES, SEEK_END) != 0) rewind(file);
-    const size_t got = fread(tail, 1, TAIL_BYTES, file);
-    fclose(file);
+    ls_ctx quiet = *study->ctx;
+    ls_source *source;
+    size_t bytes;
+    if (ls_source_open(&quiet, path, &source, &bytes) != LS_OK) return false;
+    const size_t got = bytes < TAIL_BYTES ? bytes : TAIL_BYTES;
+    ls_source_read(source, bytes - got, got, tail);
+    ls_source_close(&quiet, source);
     tail[got] = '\0';
     char *end = strrchr(tail, '\n');
     if (end == NULL) return false;

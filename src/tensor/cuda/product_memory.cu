@@ -10,9 +10,25 @@
 
 enum { TEXT_MAX = 4 << 20 };
 
+/* A plain file and nothing else: a pipe would be waited for. -1: there is none. */
+static int open_descriptor(const char *path, int flags) {
+    struct stat about;
+    const int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd < 0 || (fstat(fd, &about) == 0 && S_ISREG(about.st_mode))) return fd;
+    close(fd);
+    return -1;
+}
+
+static FILE *open_plain(const char *path, int flags, const char *mode) {
+    const int fd = open_descriptor(path, flags);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, mode);
+    if (file == NULL && fd >= 0) close(fd);
+    return file;
+}
+
 /* The whole file, ended by a zero; NULL where there is none, or one that cannot be ours. */
 static char *read_text(const char *path) {
-    FILE *file = fopen(path, "rb");
+    FILE *file = open_plain(path, O_RDONLY, "rb");
     if (file == NULL) return NULL;
     char *text = (char *)malloc(TEXT_MAX + 1);
     size_t length = text == NULL ? 0 : fread(text, 1, TEXT_MAX + 1, file);
@@ -30,7 +46,7 @@ static char *read_text(const char *path) {
 static void write_text(const char *path, const char *text, const char *key, const char *value) {
     char other[LS_PRODUCT_PATH_BYTES + 32];
     snprintf(other, sizeof other, "%s.%ld", path, (long)getpid());
-    FILE *file = fopen(other, "wb");
+    FILE *file = open_plain(other, O_WRONLY | O_CREAT | O_TRUNC, "wb");
     if (file == NULL) return;
     size_t length = text == NULL ? 0 : strlen(text);
     const char *gap = length > 0 && text[length - 1] != '\n' ? "\n" : "";
@@ -84,7 +100,7 @@ void ls_product_memory_keep(ls_product_memory *memory, const char *key, const ch
     char lock_path[sizeof memory->path + 8], other[LS_PRODUCT_VALUE_BYTES];
     if (memory->path[0] == '\0') return;
     snprintf(lock_path, sizeof lock_path, "%s.lock", memory->path);
-    int lock = open(lock_path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    int lock = open_descriptor(lock_path, O_CREAT | O_RDWR);
     if (lock < 0) return;
     if (flock(lock, LOCK_EX) == 0) {
         free(memory->text);
