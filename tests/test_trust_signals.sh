@@ -25,6 +25,7 @@ arms:
   a: {train.lr: 1e-3}
 Y
 
+pause=0.2
 # WAIT until the error output shows a pattern, send the signal, and measure how long the end takes
 heed() { # WHAT PATTERN COMMAND...
     what=$1
@@ -38,7 +39,7 @@ heed() { # WHAT PATTERN COMMAND...
         sleep 0.05
         tries=$((tries + 1))
     done
-    sleep 0.2
+    sleep $pause
     kill -0 $job 2>/dev/null || { fail "$what: it ended before the signal: $(cat err.txt)"; return; }
     start=$(date +%s%N)
     kill -TERM $job
@@ -65,6 +66,21 @@ heed "bench" "" "$program" bench what=train peer=none seconds=100 rounds=3 threa
 heed "bench of the machine" "" "$program" bench what=gemm peer=none
 [ -z "$(find prepared -name '*.tokens')" ] || fail "a token file was finished"
 [ -z "$(find cache prepared -name '*.tmp' 2>/dev/null)" ] || fail "left behind: $(find cache prepared -name '*.tmp')"
+# a task's table of many records: while its lines are read, some are held out, and all are hashed
+mkdir table
+python3 - <<'P'
+line = "1.0\ta\tb\tone text\tanother\n"
+for name, count in ("train", 6000000), ("test", 10):
+    with open("table/new_aan_pairs.%s.tsv" % name, "w") as out:
+        for _ in range(0, count, 10): out.write(10 * line)
+P
+for moment in 0.2 0.5 0.9 1.3 1.7; do
+    pause=$moment
+    heed "a task's table, after $moment s" "" "$program" train task=documents task.path=table task.holdout=0.5 \
+        model.causal=false model.head=match model.position=none $small train.steps=1000000 out=tabled
+done
+pause=0.2
+rm -r table
 # a report of many arms
 python3 - <<'P'
 import json, os
@@ -96,7 +112,11 @@ Y
 "$program" study starts.yaml out="$scratch/starts" --quiet >/dev/null 2>err.txt || fail "a study: $(cat err.txt)"
 mv starts undisturbed
 delay=0
+written() { # every file of the study's folder, with its time
+    find starts -printf '%p %i %s %T@\n' 2>/dev/null | sort
+}
 while [ $delay -lt 400 ]; do
+    before=$(written)
     "$program" study starts.yaml out="$scratch/starts" --quiet >/dev/null 2>err.txt &
     job=$!
     sleep "0.$(printf %03d $delay)"
@@ -107,7 +127,7 @@ while [ $delay -lt 400 ]; do
     took=$((($(date +%s%N) - start) / 1000000))
     case $code in
     0 | 75) ;;
-    143) [ $delay -lt 50 ] || fail "a study after $delay ms: killed" ;; # it did not yet take signals
+    143) [ "$before" = "$(written)" ] || fail "a study after $delay ms: killed" ;; # before it took signals and did anything
     *) fail "a study, stopped after $delay ms: left with $code: $(cat err.txt)" ;;
     esac
     [ $took -lt ${LONGSHOT_TEST_HEED:-1000} ] || fail "a study, stopped after $delay ms: took $took ms"

@@ -152,8 +152,9 @@ int64_t ls_task_stored(const ls_task *task, ls_task_set set) {
     return task->records == NULL ? 0 : (int64_t)part_of(task, set)->count;
 }
 
-uint64_t ls_task_hash(const ls_task *task, ls_task_set set) {
-    return task->records == NULL ? 0 : ls_records_hash(part_of(task, set));
+ls_status ls_task_hash(ls_ctx *ctx, const ls_task *task, ls_task_set set, uint64_t *out) {
+    *out = 0;
+    return task->records == NULL ? LS_OK : ls_records_hash(ctx, part_of(task, set), out);
 }
 
 static void encode_record(const ls_task *task, const ls_labelled *record, int64_t length,

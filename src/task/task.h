@@ -86,7 +86,7 @@ ls_status ls_task_open(ls_ctx *ctx, ls_task *task, ls_task_set set, const char *
 /* How many samples the files have for a set; 0: it has no end. */
 int64_t ls_task_stored(const ls_task *task, ls_task_set set);
 /* Of all that the files have for a set; 0: the task reads none. */
-uint64_t ls_task_hash(const ls_task *task, ls_task_set set);
+ls_status ls_task_hash(ls_ctx *ctx, const ls_task *task, ls_task_set set, uint64_t *out);
 /* One sample: inputs[ls_task_inputs] and targets[ls_task_targets], -1 where nothing is scored. */
 void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t number,
                     int64_t length, int32_t *inputs, int32_t *targets);

@@ -87,7 +87,6 @@ ls_status ls_train_source_of_task(ls_ctx *ctx, const ls_task_batches *from, int6
     if (sample == NULL) return LS_ENOMEM;
     ls_task_training_sample(from->task, from->seed, 0, from->length, sample, sample + read);
     out->identity = ls_hash(sample, count * sizeof *sample);
-    out->records = ls_task_hash(from->task, LS_TASK_TRAIN);
     ls_free(ctx, sample);
-    return LS_OK;
+    return ls_task_hash(ctx, from->task, LS_TASK_TRAIN, &out->records);
 }

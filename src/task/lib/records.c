@@ -13,7 +13,7 @@ const ls_option ls_records_options[3] = {
             "Share of the training samples kept for validation where no file has samples for it."),
 };
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, LOOK_EVERY = 1024 };   /* records between looks whether to stop */
 static const size_t texts_max = (size_t)4 << 30; /* bytes of a folder's texts */
 
 const char *ls_records_part_name(int part) {
@@ -50,6 +50,11 @@ ls_status ls_records_read(ls_ctx *ctx, ls_records *records, const char *path, ls
     return LS_OK;
 }
 
+/* A table may have millions of records. */
+static ls_status look(ls_ctx *ctx, size_t number) {
+    return number % LOOK_EVERY == 0 ? ls_check_stop(ctx, "reading the files of a task") : LS_OK;
+}
+
 /* ---- texts ---- */
 
 static bool ends_with(const char *name, const char *end) {
@@ -65,6 +70,7 @@ static ls_status read_texts(ls_ctx *ctx, const char *folder, char **names, size_
         const size_t before = out->length;
         ends[i] = before;
         if (!ends_with(names[i], ".txt")) continue;
+        LS_TRY(look(ctx, i));
         LS_TRY(ls_path_join(ctx, path, sizeof path, folder, names[i]));
         LS_TRY(ls_file_read(ctx, path, texts_max, out));
         if (out->length == before) return LS_FAIL(ctx, LS_EINPUT, "%s is empty", path);
@@ -105,9 +111,10 @@ ls_status ls_records_add_texts(ls_ctx *ctx, ls_records *records, int part, const
     return status;
 }
 
-uint64_t ls_records_hash(const ls_records_part *part) {
+ls_status ls_records_hash(ls_ctx *ctx, const ls_records_part *part, uint64_t *out) {
     uint64_t hash = part->count;
     for (size_t i = 0; i < part->count; i++) {
+        LS_TRY(look(ctx, i));
         const ls_labelled *record = &part->at[i];
         uint64_t parts[6] = {hash, (uint64_t)record->label};
         for (int t = 0; t < 2; t++) {
@@ -117,7 +124,8 @@ uint64_t ls_records_hash(const ls_records_part *part) {
         }
         hash = ls_hash(parts, sizeof parts);
     }
-    return hash;
+    *out = hash;
+    return LS_OK;
 }
 
 /* ---- holding out ---- */
@@ -130,6 +138,7 @@ ls_status ls_records_hold_out(ls_ctx *ctx, double share, ls_records *records) {
     train->count = 0;
     for (size_t i = 0; i < all; i++) {
         const ls_labelled record = train->at[i];
+        LS_TRY(look(ctx, i));
         if (ls_random_permute(key, i, all) < held)
             LS_TRY(ls_records_add(ctx, records, LS_RECORDS_VALIDATION, record));
         else
@@ -174,6 +183,7 @@ ls_status ls_records_add_lines(ls_ctx *ctx, ls_records *records, int part, const
         const ls_bytes line = take_line(&lines);
         ls_bytes fields[LS_TABLE_COLUMNS];
         ls_labelled record = {0};
+        LS_TRY(look(ctx, (size_t)number));
         if (line.count == 0 || (number == 1 && is_text(line, table->header))) continue;
         if (!split_line(line, table->columns, fields))
             return LS_FAIL(ctx, LS_EINPUT, "%s, line %lld: there must be %d fields between tabs",

@@ -49,7 +49,7 @@ ls_status ls_records_read(ls_ctx *ctx, ls_records *records, const char *path, ls
 ls_status ls_records_add_texts(ls_ctx *ctx, ls_records *records, int part, const char *folder,
                                int32_t label);
 /* Of all records of a part, in their order. */
-uint64_t ls_records_hash(const ls_records_part *part);
+ls_status ls_records_hash(ls_ctx *ctx, const ls_records_part *part, uint64_t *out);
 /* Moves a share of the training part to the validation part, unless that has records: always the
  * same ones. */
 ls_status ls_records_hold_out(ls_ctx *ctx, double share, ls_records *records);
