@@ -101,7 +101,10 @@ static void beside_llm_c_on_a_device(void **state) {
     rig_program_close(&r);
 }
 
-/* Where a program does not do what it should, its row says so and has no ratio. */
+/* Where a program does not do what it should, its row says so and has no ratio. Those that stay
+ * would stay for STAY seconds; what is said takes less than half of that, however busy the machine
+ * is with other work. */
+#define STAY "400"
 static void programs_that_fail(void **state) {
     (void)state;
 #define STEPS(ms)                                                                                  \
@@ -111,22 +114,22 @@ static void programs_that_fail(void **state) {
         double patience;
     } cases[] = {
         {"echo one >&2; printf 'Bad\\033[31m file\\n' >&2; exit 3",
-         "ended with exit code 3: Bad [31m file", 20},
-        {"kill -9 $$", "was ended by signal 9", 20},
-        {"sleep 30", "took longer than 0.3 s (patience=)", 0.3},
-        {"exec >&-; sleep 30", "took longer than 0.3 s (patience=)", 0.3},
-        {"sleep 30 & exit 0", "printed times of 0 steps behind the first, where 5 are the least",
-         20},
+         "ended with exit code 3: Bad [31m file", 150},
+        {"kill -9 $$", "was ended by signal 9", 150},
+        {"sleep " STAY, "took longer than 0.3 s (patience=)", 0.3},
+        {"exec >&-; sleep " STAY, "took longer than 0.3 s (patience=)", 0.3},
+        {"sleep " STAY " & exit 0",
+         "printed times of 0 steps behind the first, where 5 are the least", 150},
         {"while :; do echo 0123456789012345678901234567890123456789; done",
-         "printed more than 1 MiB", 20},
-        {"echo 'step 0: train loss 1.0 (took 1.0 ms)'", "printed times of 0 steps behind", 20},
-        {STEPS("0.01") "exit 1", "ended with exit code 1", 20},
-        {STEPS("1e3"), "printed a time that cannot be", 20},
-        {STEPS("-1"), "printed a time that cannot be", 20},
-        {STEPS("nan"), "printed a time that cannot be", 20},
-        {STEPS("0.0"), "printed a time that cannot be", 20},
-        {STEPS("60000.0"), "printed a time that cannot be", 20}, /* longer than the run */
-        {"echo 'step by step'", "printed a time that cannot be", 20},
+         "printed more than 1 MiB", 150},
+        {"echo 'step 0: train loss 1.0 (took 1.0 ms)'", "printed times of 0 steps behind", 150},
+        {STEPS("0.01") "exit 1", "ended with exit code 1", 150},
+        {STEPS("1e3"), "printed a time that cannot be", 150},
+        {STEPS("-1"), "printed a time that cannot be", 150},
+        {STEPS("nan"), "printed a time that cannot be", 150},
+        {STEPS("0.0"), "printed a time that cannot be", 150},
+        {STEPS("60000.0"), "printed a time that cannot be", 150}, /* longer than the run */
+        {"echo 'step by step'", "printed a time that cannot be", 150},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rig r;
@@ -139,7 +142,7 @@ static void programs_that_fail(void **state) {
         json_t *rows = json_array();
         const double began = ls_clock();
         expect(&r.ctx, ls_bench_train_shape(&r.bench, &tiny_gpt2, rows));
-        assert_true(ls_clock() - began < 15);
+        assert_true(ls_clock() - began < 200);
         const json_t *row = json_array_get(rows, 0);
         const char *why =
             json_string_value(json_object_get(json_object_get(row, "missing"), "llm.c"));
