@@ -1,6 +1,6 @@
 """Initial weights of public code: tests/golden/initial.txt, which tests/test_init.c reads.
 
-    python3 initial.py PUBLIC >../initial.txt
+    (python3 initial.py PUBLIC && python3 initial_long.py PUBLIC) >../initial.txt
 
 PUBLIC is a folder of checkouts, as in common.py; transformers is the installed package. Of every tensor
 stand 33 quantiles of many draws, from the least to the largest value; of one that is the same every time
@@ -12,35 +12,8 @@ import types
 import common
 
 common.PUBLIC = sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)
-import torch  # noqa: E402
 import transformers  # noqa: E402
-
-QUANTILES, DRAWS = 33, 20000
-
-
-def numbers(values):
-    return " ".join("%.9g" % v for v in values)
-
-
-def tell(name, settings, source, make, names):
-    """names: ours to the public one; one that ends in `!` has equal rows."""
-    print("model %s | %s | %s" % (name, settings, source))
-    for ours, public in names.items():
-        rows = public.endswith("!")
-        public, seen, seed = public.rstrip("!"), [], 0
-        while sum(v.numel() for v in seen) < DRAWS and seed < 200:
-            torch.manual_seed(seed)
-            seen.append(dict(make().named_parameters())[public].detach().double())
-            seed += 1
-        if rows:
-            first = seen[0].reshape(-1, seen[0].shape[-1])
-            assert (first == first[0]).all() and all((s == seen[0]).all() for s in seen)
-            print("rows %s | %s | %s | %s" % (name, ours, public, numbers(first[0])))
-            continue
-        values = torch.cat([s.flatten() for s in seen])
-        places = torch.linspace(0, 1, QUANTILES, dtype=torch.float64)
-        print("weights %s | %s | %s | %d | %s" % (name, ours, public, values.numel(),
-                                                 numbers(torch.quantile(values[:10**6], places))))
+from quantiles import tell  # noqa: E402
 
 
 def mixers():
