@@ -76,7 +76,8 @@ static ls_status walk(ls_comparer *comparer, ls_status (*each)(ls_golden *record
         json_t *json = NULL;
         ls_pool pool = {.ctx = ctx};
         ls_golden record = {.ctx = ctx, .what = path, .line = line, .user = user, .pool = &pool};
-        if (stop > at) {
+        if (stop > at) status = ls_check_stop(ctx, "comparing records");
+        if (stop > at && status == LS_OK) {
             status = parse(ctx, at, (size_t)(stop - at), path, line, &json);
             record.json = json;
             if (status == LS_OK) status = each(&record);
@@ -132,10 +133,16 @@ ls_status ls_golden_points(const ls_golden *record, const char *key, ls_points *
 
 ls_status ls_golden_int(const ls_golden *record, const char *key, int64_t low, int64_t high,
                         int64_t *out) {
-    const json_t *value = json_object_get(record->json, key);
+    return ls_golden_value(record, key, json_object_get(record->json, key), low, high, out);
+}
+
+ls_status ls_golden_value(const ls_golden *record, const char *key, const json_t *value,
+                          int64_t low, int64_t high, int64_t *out) {
     *out = json_integer_value(value);
     if (json_is_integer(value) && *out >= low && *out <= high) return LS_OK;
-    return ls_golden_fail(record, key, "a whole number in its range");
+    return LS_FAIL(record->ctx, LS_EINPUT,
+                   "%s: line %lld: %s is not a whole number of %lld to %lld", record->what,
+                   (long long)record->line, key, (long long)low, (long long)high);
 }
 
 bool ls_json_points(ls_pool *pool, const json_t *text, ls_points *out) {

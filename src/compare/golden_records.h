@@ -31,6 +31,9 @@ ls_status ls_golden_points(const ls_golden *record, const char *key, ls_points *
 ls_status ls_golden_int(const ls_golden *record, const char *key, int64_t low, int64_t high,
                         int64_t *out);
 ls_status ls_golden_fail(const ls_golden *record, const char *key, const char *wanted);
+/* The same of a value of any object or list; `key` is what messages call it. */
+ls_status ls_golden_value(const ls_golden *record, const char *key, const json_t *value,
+                          int64_t low, int64_t high, int64_t *out);
 /* A text of any object or array; an array of texts. */
 bool ls_json_points(ls_pool *pool, const json_t *text, ls_points *out);
 bool ls_json_points_list(ls_pool *pool, const json_t *texts, ls_points_list *out);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "compare/comparer.h"
 #include "compare/comparison.h"
 #include "model/safetensors.h"
@@ -21,7 +22,7 @@ typedef struct trial {
     ls_ctx *ctx;
     const ls_safetensors *file;
     patterns repeat, explore, detect, olsson;
-    int64_t period_main, period_explore;
+    int64_t period_main, period_explore; /* 0: not said */
 } trial;
 
 static void patterns_clear(ls_ctx *ctx, patterns *p) {
@@ -37,9 +38,15 @@ static ls_status read_tokens(const trial *t, const char *name, patterns *out) {
         return LS_FAIL(t->ctx, LS_EINPUT, "%s has fewer tokens than its pattern", name);
     LS_TRY(ls_safetensor_values(t->ctx, tensor, &values));
     out->tokens = ls_new(t->ctx, (size_t)out->T, sizeof *out->tokens);
-    for (int64_t i = 0; out->tokens != NULL && i < out->T; i++) out->tokens[i] = (int64_t)values[i];
+    ls_status status = out->tokens == NULL ? LS_ENOMEM : LS_OK;
+    for (int64_t i = 0; status == LS_OK && i < out->T; i++) {
+        if (!(values[i] >= 0 && values[i] < INT32_MAX && values[i] == floor(values[i])))
+            status = LS_FAIL(t->ctx, LS_EINPUT, "%s has %g, which is no token", name, values[i]);
+        else
+            out->tokens[i] = (int64_t)values[i];
+    }
     ls_free(t->ctx, values);
-    return out->tokens == NULL ? LS_ENOMEM : LS_OK;
+    return status;
 }
 
 /* out.NAME.pattern and in.NAME.tokens; those that are not there have T 0. */
@@ -49,7 +56,8 @@ static ls_status read_patterns(const trial *t, const char *name, patterns *out) 
     const ls_safetensor *tensor = ls_safetensors_find(t->file, key);
     if (tensor == NULL) return LS_OK;
     const int r = tensor->rank;
-    if (r < 4 || r > 5 || tensor->dim[r - 1] != tensor->dim[r - 2] || tensor->dim[r - 1] < 2)
+    if (r < 4 || r > 5 || tensor->count < 1 || tensor->dim[r - 1] != tensor->dim[r - 2] ||
+        tensor->dim[r - 1] < 2)
         return LS_FAIL(t->ctx, LS_EINPUT, "%s is not [layer,(batch,)head,T,T]", key);
     *out = (patterns){.layers = tensor->dim[0],
                       .samples = r == 5 ? tensor->dim[1] : 1,
@@ -121,7 +129,8 @@ static asked read_name(const trial *t, const char *name) {
     if (strncmp(name, "own.entropy", 11) == 0)
         return (asked){.of = &t->olsson, .score = entropy, .flag = name[11] != '\0'};
     if (strcmp(name, "own.distance") == 0) return (asked){.of = &t->olsson, .score = distance};
-    if (sscanf(name, "detect.%31[a-z_].%7[a-z].bos%d.cur%d", kind, measure, &first, &current) != 4)
+    if (sscanf(name, "detect.%31[a-z_].%7[a-z].bos%1d.cur%1d", kind, measure, &first, &current) !=
+        4)
         return (asked){0};
     for (int k = 0; k < 3; k++)
         if (strcmp(kind, kinds[k]) == 0 && t->detect.tokens != NULL)
@@ -135,7 +144,7 @@ static asked read_name(const trial *t, const char *name) {
 static ls_status compare_scores(const trial *t, const ls_safetensor *tensor, const asked *a,
                                 double tolerance, ls_comparison *out) {
     const patterns *p = a->of;
-    if (p->T == 0 || tensor->count != p->layers * p->heads || a->number >= p->T)
+    if (p->T == 0 || tensor->count != p->layers * p->heads || a->number < 0 || a->number >= p->T)
         return LS_FAIL(t->ctx, LS_EINPUT, "%s has no pattern [layer,head] beside it", tensor->name);
     double *scores = ls_new(t->ctx, (size_t)tensor->count, sizeof *scores);
     if (scores == NULL) return LS_ENOMEM;
@@ -172,7 +181,9 @@ static ls_status compare_sinks(const trial *t, const ls_safetensor *tensor, doub
     const patterns *p = &t->repeat;
     const int64_t all = p->layers * p->samples * p->heads;
     const char *eps = strstr(tensor->name, "_eps");
-    const double above = eps == NULL ? 0 : atof(eps + 4);
+    const double above = eps == NULL ? 0 : strtod(eps + 4, NULL);
+    if (!(above >= 0 && above <= 1))
+        return LS_FAIL(t->ctx, LS_EINPUT, "%s is of no share from 0 to 1", tensor->name);
     if (p->T == 0 || tensor->count != (eps == NULL ? all * p->T : p->T))
         return LS_FAIL(t->ctx, LS_EINPUT, "%s does not fit the pattern", tensor->name);
     double *values = ls_new(t->ctx, (size_t)tensor->count, sizeof *values);
@@ -213,7 +224,7 @@ static ls_status weight(const trial *t, const char *name, int64_t rows, int64_t 
 static ls_status read_layer(const trial *t, int64_t layer, int64_t heads, weights *out) {
     char name[96];
     const ls_safetensor *table = ls_safetensors_find(t->file, "w.transformer.wte.weight");
-    if (table == NULL || table->rank != 2 || table->dim[1] % heads != 0)
+    if (table == NULL || table->rank != 2 || table->count < 1 || table->dim[1] % heads != 0)
         return LS_FAIL(t->ctx, LS_EINPUT, "w.transformer.wte.weight is missing or odd");
     out->V = table->dim[0];
     out->D = table->dim[1];
@@ -315,8 +326,10 @@ static ls_status compare_circuits(const trial *t, const ls_safetensor *tensor, c
         for (int64_t k = 0; status == LS_OK && t->olsson.tokens != NULL && k < t->olsson.T; k++)
             if (t->olsson.tokens[k] < 0 || t->olsson.tokens[k] >= w.V)
                 status = LS_FAIL(t->ctx, LS_EINPUT, "in.olsson.tokens has one that is no token");
-        for (int64_t h = 0; status == LS_OK && h < heads; h++)
-            status = circuit_score(t, &w, name, h, &scores[l * heads + h]);
+        for (int64_t h = 0; status == LS_OK && h < heads; h++) {
+            status = ls_check_stop(t->ctx, "comparing heads");
+            if (status == LS_OK) status = circuit_score(t, &w, name, h, &scores[l * heads + h]);
+        }
         weights_clear(t->ctx, &w);
     }
     if (status == LS_OK) status = ls_compare(t->ctx, out, tensor->name, scores, tensor, tolerance);
@@ -351,11 +364,21 @@ static ls_status compare(const trial *t, const ls_safetensor *tensor, double tol
     return ls_text_status(&out->skipped);
 }
 
-/* A whole number of the file's settings: {"period_main": 20}. */
-static int64_t setting(const ls_safetensors *file, const char *key) {
-    const char *config = ls_safetensors_metadata(file, "config");
-    const char *at = config == NULL ? NULL : strstr(config, key);
-    return at == NULL ? 0 : strtoll(at + strlen(key) + 2, NULL, 10);
+/* The periods of the repeated tokens, of the file's settings: {"period_main": 20}. */
+static ls_status read_periods(trial *t) {
+    static const char what[] = "the golden file's config";
+    const char *config = ls_safetensors_metadata(t->file, "config");
+    int64_t *const periods[] = {&t->period_main, &t->period_explore};
+    static const char *const keys[] = {"period_main", "period_explore"};
+    json_t *settings;
+    if (config == NULL) return LS_OK;
+    LS_TRY(ls_json_parse(t->ctx, config, strlen(config), what, &settings));
+    ls_status status = LS_OK;
+    for (int i = 0; status == LS_OK && i < 2; i++)
+        if (json_object_get(settings, keys[i]) != NULL)
+            status = ls_json_int(t->ctx, settings, keys[i], what, 1, 1 << 24, periods[i]);
+    json_decref(settings);
+    return status;
 }
 
 static ls_status run(ls_comparer *comparer, ls_comparison *out) {
@@ -365,14 +388,15 @@ static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     ls_safetensors file;
     trial t = {.ctx = ctx, .file = &file};
     LS_TRY(ls_safetensors_open(ctx, comparer->keys->golden, &file));
-    t.period_main = setting(&file, "period_main");
-    t.period_explore = setting(&file, "period_explore");
-    ls_status status = read_patterns(&t, "repeat", &t.repeat);
+    ls_status status = read_periods(&t);
+    if (status == LS_OK) status = read_patterns(&t, "repeat", &t.repeat);
     if (status == LS_OK) status = read_patterns(&t, "explore", &t.explore);
     if (status == LS_OK) status = read_patterns(&t, "detect", &t.detect);
     if (status == LS_OK) status = read_patterns(&t, "olsson", &t.olsson);
-    for (size_t i = 0; status == LS_OK && i < file.count; i++)
-        status = compare(&t, &file.items[i], tolerance, out);
+    for (size_t i = 0; status == LS_OK && i < file.count; i++) {
+        status = ls_check_stop(ctx, "comparing heads");
+        if (status == LS_OK) status = compare(&t, &file.items[i], tolerance, out);
+    }
     if (status == LS_OK && out->count == 0)
         status = LS_FAIL(ctx, LS_EINPUT, "%s has no scores of heads", comparer->keys->golden);
     patterns_clear(ctx, &t.repeat);

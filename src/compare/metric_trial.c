@@ -26,7 +26,10 @@ static ls_status read_options(const ls_golden *record, ls_answer *out) {
     if (backend != NULL && !out->levenshtein && strcmp(backend, "difflib") != 0)
         return ls_golden_fail(record, "options.backend", "difflib or levenshtein");
     out->first_line = json_is_true(json_object_get(options, "first_line"));
-    const int64_t limit = json_integer_value(json_object_get(options, "recursion_limit"));
+    const json_t *given = json_object_get(options, "recursion_limit");
+    int64_t limit = 0;
+    if (given != NULL && !json_is_null(given))
+        LS_TRY(ls_golden_value(record, "options.recursion_limit", given, 0, 1 << 30, &limit));
     out->most_steps = limit > RECURSION_OVERHEAD ? limit - RECURSION_OVERHEAD : 0;
     return LS_OK;
 }

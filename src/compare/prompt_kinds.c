@@ -46,8 +46,7 @@ static ls_status source_of(ls_golden *record, json_t **out) {
     const char *file = json_string_value(json_object_get(source, "file"));
     *out = NULL;
     if (file == NULL) return LS_OK;
-    return ls_prompt_source(record, file, json_integer_value(json_object_get(source, "index")),
-                            out);
+    return ls_prompt_source(record, file, json_object_get(source, "index"), out);
 }
 
 ls_status ls_prompt_longbench(ls_golden *record) {
@@ -70,32 +69,35 @@ static ls_document document_of(const json_t *item) {
     return (ls_document){title == NULL ? "" : title, text == NULL ? "" : text};
 }
 
+enum { DOCUMENTS_MAX = 1024 }; /* the official files have 30 */
+
 static ls_status middle_qa(ls_golden *record, const json_t *item, ls_text *text) {
     const json_t *source = json_object_get(record->json, "source");
     const json_t *others = json_object_get(source, "distractors");
     const size_t count = json_array_size(others) + 1;
-    const size_t gold = (size_t)json_integer_value(json_object_get(record->json, "gold_index"));
+    int64_t gold;
     const bool random = json_is_true(json_object_get(record->json, "mention_random_ordering"));
     const bool first = json_is_true(json_object_get(record->json, "query_aware"));
     const char *question = json_string_value(json_object_get(item, "question"));
     const char *file = json_string_value(json_object_get(source, "file"));
+    if (question == NULL || file == NULL || count > DOCUMENTS_MAX)
+        return ls_golden_fail(record, "source", "an item with its documents");
+    LS_TRY(ls_golden_int(record, "gold_index", 0, (int64_t)count - 1, &gold));
     ls_document *documents = ls_pool_take(record->pool, count, sizeof *documents);
+    if (documents == NULL) return LS_ENOMEM;
     json_t *items = json_array(); /* keeps them */
-    ls_status status = LS_OK;
-    if (documents == NULL || question == NULL || file == NULL || gold >= count)
-        status = ls_golden_fail(record, "source", "an item with its documents");
+    ls_status status = items == NULL ? LS_FAIL(record->ctx, LS_ENOMEM, "no memory") : LS_OK;
     for (size_t i = 0; status == LS_OK && i < count; i++) {
         json_t *other = NULL;
-        const size_t which = i - (i > gold);
-        if (i == gold)
+        if ((int64_t)i == gold) {
             documents[i] = document_of(item);
-        else
-            status = ls_prompt_source(record, file,
-                                      json_integer_value(json_array_get(others, which)), &other);
-        if (other != NULL) {
-            json_array_append_new(items, other);
-            documents[i] = document_of(other);
+            continue;
         }
+        const size_t which = i - ((int64_t)i > gold);
+        status = ls_prompt_source(record, file, json_array_get(others, which), &other);
+        if (status == LS_OK && json_array_append_new(items, other) != 0)
+            status = LS_FAIL(record->ctx, LS_ENOMEM, "no memory for the documents");
+        if (status == LS_OK) documents[i] = document_of(other);
     }
     if (status == LS_OK)
         ls_middle_qa(record->ctx,
@@ -132,6 +134,8 @@ static ls_status middle_pairs(ls_golden *record, const json_t *item, ls_text *te
             used++;
         }
     }
+    if (pairs[gold].key == NULL || used < count - 1)
+        return ls_golden_fail(record, "source", "an item whose pairs have its key once");
     ls_middle_pairs(record->ctx, json_is_true(json_object_get(record->json, "query_aware")), pairs,
                     (size_t)count, key, text);
     return LS_OK;
@@ -149,7 +153,9 @@ ls_status ls_prompt_middle(ls_golden *record) {
         status = middle_pairs(record, item, &text);
     else if (status == LS_OK && strcmp(kind, "qa") == 0)
         status = middle_qa(record, item, &text);
-    else if (status == LS_OK && question != NULL)
+    else if (status == LS_OK && question == NULL)
+        status = ls_golden_fail(record, "source", "an item with a question");
+    else if (status == LS_OK)
         ls_middle_qa(record->ctx, LS_QA_PLAIN, NULL, 0, question, &text);
     if (status == LS_OK) status = ls_text_status(&text);
     if (status == LS_OK) ls_prompt_same(record, &text, "prompt");
@@ -178,31 +184,44 @@ ls_status ls_prompt_passkey(ls_golden *record) {
 
 /* ---- BABILong ---- */
 
-ls_status ls_prompt_babilong(ls_golden *record) {
-    const char *task, *question;
+/* A text of a list, appended. */
+static ls_status put_one(ls_golden *record, const char *key, const json_t *one, ls_text *out) {
+    if (!json_is_string(one)) return ls_golden_fail(record, key, "a list of texts");
+    ls_text_append(record->ctx, out, json_string_value(one), json_string_length(one));
+    return LS_OK;
+}
+
+/* The facts among the sentences, each before the one that its place says. */
+static ls_status put_facts(ls_golden *record, ls_text *out) {
     const json_t *sentences = json_object_get(record->json, "background_sentences");
     const json_t *places = json_object_get(record->json, "fact_positions");
     const json_t *facts = json_object_get(record->json, "facts");
+    const size_t count = json_array_size(sentences), fact_count = json_array_size(facts);
+    size_t fact = 0;
+    for (size_t i = 0; i <= count; i++) {
+        for (; fact < fact_count; fact++) {
+            int64_t place;
+            LS_TRY(ls_golden_value(record, "fact_positions", json_array_get(places, fact), 0,
+                                   (int64_t)count, &place));
+            if (place != (int64_t)i) break;
+            ls_text_append(record->ctx, out, " ", 1);
+            LS_TRY(put_one(record, "facts", json_array_get(facts, fact), out));
+        }
+        if (i < count)
+            LS_TRY(put_one(record, "background_sentences", json_array_get(sentences, i), out));
+    }
+    return ls_text_status(out);
+}
+
+ls_status ls_prompt_babilong(ls_golden *record) {
+    const char *task, *question;
     ls_text input = {0}, text = {0};
     LS_TRY(ls_golden_text(record, "task", &task));
     LS_TRY(ls_golden_text(record, "question", &question));
     const ls_babilong_prompt *prompt = ls_babilong_prompt_of(task);
     if (prompt == NULL) return ls_golden_fail(record, "task", "one of BABILong");
     snprintf(record->group, sizeof record->group, "babilong %.40s", task);
-    size_t fact = 0;
-    for (size_t i = 0; i <= json_array_size(sentences); i++) {
-        for (; fact < json_array_size(facts) &&
-               (size_t)json_integer_value(json_array_get(places, fact)) == i;
-             fact++) {
-            const json_t *one = json_array_get(facts, fact);
-            ls_text_append(record->ctx, &input, " ", 1);
-            ls_text_append(record->ctx, &input, json_string_value(one), json_string_length(one));
-        }
-        const json_t *one = json_array_get(sentences, i);
-        if (one != NULL)
-            ls_text_append(record->ctx, &input, json_string_value(one), json_string_length(one));
-    }
-    ls_status status = ls_text_status(&input);
+    ls_status status = put_facts(record, &input);
     if (status == LS_OK) {
         ls_babilong_fill(record->ctx, prompt, input.bytes == NULL ? "" : input.bytes, input.length,
                          question, &text);

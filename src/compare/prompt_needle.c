@@ -30,6 +30,7 @@ ls_status ls_prompt_keep_hay(ls_golden *record) {
 
 static ls_status encode(const ls_golden *record, const json_t *text, ls_ids *out) {
     const ls_tokenizer *tokenizer;
+    if (!json_is_string(text)) return ls_golden_fail(record, "a needle", "a text");
     LS_TRY(ls_prompt_tokenizer(record, &tokenizer));
     return ls_tokenizer_encode(record->ctx, tokenizer, json_string_value(text),
                                json_string_length(text), 0, out);
@@ -40,8 +41,9 @@ static ls_status insert(ls_golden *record, const json_t *needles, ls_haystack *h
     ls_ctx *ctx = record->ctx;
     const json_t *shares = json_object_get(record->json, "insertion_percentages");
     const size_t count = json_array_size(needles);
-    const double start = json_number_value(json_object_get(record->json, "depth_percent"));
-    ls_status status = LS_OK;
+    double start;
+    ls_status status =
+        ls_json_real(ctx, record->json, "depth_percent", record->what, 0, 100, &start);
     for (size_t i = 0; status == LS_OK && i < count; i++) {
         ls_ids needle = {0};
         size_t index = 0;
@@ -63,6 +65,8 @@ static ls_status insert(ls_golden *record, const json_t *needles, ls_haystack *h
     return status;
 }
 
+enum { NEEDLES_MAX = 1024 };
+
 static ls_status needle_context(ls_golden *record, const json_t *needles) {
     ls_prompt_trial *trial = record->user;
     ls_ctx *ctx = record->ctx;
@@ -80,6 +84,8 @@ static ls_status needle_context(ls_golden *record, const json_t *needles) {
     LS_TRY(ls_prompt_tokenizer(record, &tokenizer));
     if (stored == NULL)
         return ls_golden_fail(record, "context_length", "one with a needle at its end");
+    if (json_array_size(needles) < 1 || json_array_size(needles) > NEEDLES_MAX)
+        return ls_golden_fail(record, "needle", "one, or a list of at most 1024");
     kept = length - buffer;
     LS_TRY_GOTO(ls_tokenizer_encode(ctx, tokenizer, ".", 1, 0, &stops));
     LS_TRY_GOTO(encode(record, stored, &hay.ids));
@@ -109,12 +115,12 @@ static void compare_grid(ls_golden *record, const json_t *ends, bool sigmoid, bo
                          const json_t *wanted) {
     const int64_t count = json_integer_value(json_array_get(ends, 2));
     if (json_is_null(wanted)) return;
-    double *values = ls_pool_take(record->pool, (size_t)ls_max(count, 1), sizeof *values);
-    if (values == NULL) return;
     if (count < 1 || count != (int64_t)json_array_size(wanted)) {
         record->difference = INFINITY;
         return;
     }
+    double *values = ls_pool_take(record->pool, (size_t)count, sizeof *values);
+    if (values == NULL) return;
     ls_needle_grid(json_number_value(json_array_get(ends, 0)),
                    json_number_value(json_array_get(ends, 1)), count, sigmoid, backwards, values);
     for (int64_t i = 0; i < count; i++)

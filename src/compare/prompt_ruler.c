@@ -35,6 +35,7 @@ typedef struct draws {
 } draws;
 
 static ls_status fail(const draws *d) {
+    LS_TRY(ls_pool_status(d->record->pool));
     return ls_golden_fail(d->record, "draws", "what the task draws");
 }
 
@@ -42,11 +43,55 @@ static const json_t *next(draws *d) {
     return json_array_get(json_array_get(d->list, d->at++), 1);
 }
 
+/* What drew: empty after the last one. */
+static const char *drawn_by(const draws *d, size_t at) {
+    const char *name = json_string_value(json_array_get(json_array_get(d->list, at), 0));
+    return name == NULL ? "" : name;
+}
+
+static const char seeded[] = "Random(";
+
 /* The seed of a draw called "Random(51,).shuffle". */
 static uint32_t seed_of(const draws *d, size_t at) {
-    const char *name = json_string_value(json_array_get(json_array_get(d->list, at), 0));
-    return name == NULL || strncmp(name, "Random(", 7) != 0 ? 0
-                                                            : (uint32_t)strtoul(name + 7, NULL, 10);
+    const char *name = drawn_by(d, at);
+    return strncmp(name, seeded, strlen(seeded)) != 0
+               ? 0
+               : (uint32_t)strtoul(name + strlen(seeded), NULL, 10);
+}
+
+/* A draw is a text and a value, its seed one of 32 bits. */
+static ls_status check_draws(const draws *d) {
+    const size_t count = json_array_size(d->list);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *draw = json_array_get(d->list, i);
+        const char *name = json_string_value(json_array_get(draw, 0));
+        if (json_array_size(draw) != 2 || name == NULL) return fail(d);
+        if (strncmp(name, seeded, strlen(seeded)) != 0) continue;
+        const char *digits = name + strlen(seeded);
+        const size_t length = strspn(digits, "0123456789");
+        if (length == 0 || length > 10 || strtoul(digits, NULL, 10) > UINT32_MAX) return fail(d);
+    }
+    return count == 0 ? fail(d) : LS_OK;
+}
+
+/* How much of something a prompt is made of. It is in the prompt, which no text of more can be. */
+static ls_status size_of(const draws *d, int64_t *out) {
+    const json_t *size = json_array_get(json_object_get(d->record->json, "size"), 0);
+    const size_t most = json_string_length(json_object_get(d->record->json, "input"));
+    return ls_golden_value(d->record, "size", size, 0, (int64_t)most, out);
+}
+
+/* Lines before which others are put. */
+static ls_status places_of(const draws *d, const json_t *sample, int64_t lines, size_t count,
+                           size_t *out) {
+    if (json_array_size(sample) != count) return fail(d);
+    for (size_t i = 0; i < count; i++) {
+        int64_t place;
+        LS_TRY(ls_golden_value(d->record, "a place among lines", json_array_get(sample, i), 0,
+                               lines, &place));
+        out[i] = (size_t)place;
+    }
+    return LS_OK;
 }
 
 /* 128 random bits, in decimal, as a version 4 UUID. */
@@ -71,9 +116,7 @@ static const char *uuid_of(ls_pool *pool, const char *decimal) {
 
 /* A key or a value as it is written. */
 static const char *drawn_text(draws *d) {
-    const bool bits = d->at < json_array_size(d->list) &&
-                      strcmp(json_string_value(json_array_get(json_array_get(d->list, d->at), 0)),
-                             "getrandbits") == 0;
+    const bool bits = strcmp(drawn_by(d, d->at), "getrandbits") == 0;
     const json_t *value = next(d);
     ls_pool *pool = d->record->pool;
     if (json_is_integer(value)) {
@@ -112,6 +155,7 @@ static ls_status essay_context(ls_golden *record, ls_words needles, ls_text *out
         ls_text_append(record->ctx, out, needles.at[i], strlen(needles.at[i]));
         at = stop + strlen(needles.at[i]) + 1;
         if (*stop != ' ') at--;
+        if (at > end) return ls_golden_fail(record, "input", "a prompt with its needles inside");
         if (at < end && *at == ' ') {
             ls_text_append(record->ctx, out, " ", 1);
             at++;
@@ -122,25 +166,23 @@ static ls_status essay_context(ls_golden *record, ls_words needles, ls_text *out
 
 static ls_status line_context(draws *d, const niah_task *task, ls_words needles, ls_text *out) {
     ls_golden *record = d->record;
-    const size_t lines =
-        (size_t)json_integer_value(json_array_get(json_object_get(record->json, "size"), 0));
     const char **own = NULL;
-    size_t places[VALUES_MAX];
-    if (lines > 1 << 20) return fail(d);
+    size_t place;
+    int64_t lines;
+    LS_TRY(size_of(d, &lines));
     if (strcmp(task->haystack, "needle") == 0) {
-        own = ls_pool_take(record->pool, lines, sizeof *own);
+        own = ls_pool_take(record->pool, (size_t)lines, sizeof *own);
         if (own == NULL) return LS_ENOMEM;
-        for (size_t i = 0; i < lines; i++) {
+        for (int64_t i = 0; i < lines; i++) {
             const char *key = drawn_text(d), *value = drawn_text(d);
             if (key == NULL || value == NULL) return fail(d);
             own[i] = needle_of(record, task->values, key, value);
         }
     }
-    const json_t *sample = next(d);
-    if (json_array_size(sample) != 1 || needles.count != 1) return fail(d);
-    places[0] = (size_t)json_integer_value(json_array_get(sample, 0));
-    ls_ruler_lines(record->ctx, own, ls_noise_sentence, lines, needles, places, out);
-    return ls_pool_status(record->pool);
+    LS_TRY(places_of(d, next(d), lines, 1, &place));
+    LS_TRY(ls_pool_status(record->pool));
+    ls_ruler_lines(record->ctx, own, ls_noise_sentence, (size_t)lines, needles, &place, out);
+    return LS_OK;
 }
 
 static ls_status niah(draws *d, const niah_task *task, ls_text *out, size_t *prefix) {
@@ -169,11 +211,10 @@ static ls_status niah(draws *d, const niah_task *task, ls_text *out, size_t *pre
         essay ? essay_context(record, all, &context) : line_context(d, task, all, &context);
     const json_t *indices = next(d);
     for (size_t i = 0; status == LS_OK && i < task->query_count; i++) {
-        const size_t which = (size_t)json_integer_value(json_array_get(indices, i));
-        if (which >= task->key_count)
-            status = fail(d);
-        else
-            asked[i] = keys[which];
+        int64_t which = 0;
+        status = ls_golden_value(record, "a key that is asked for", json_array_get(indices, i), 0,
+                                 (int64_t)task->key_count - 1, &which);
+        if (status == LS_OK) asked[i] = keys[which];
     }
     if (status == LS_OK)
         ls_ruler_niah(record->ctx, task->values, context.bytes == NULL ? "" : context.bytes,
@@ -220,18 +261,16 @@ static ls_status tracking(draws *d, ls_text *out, size_t *prefix) {
     size_t places[5], example_at[5];
     for (size_t i = 0; i < 5; i++) names[i] = drawn_letters(d);
     const char *value = drawn_text(d);
-    const json_t *sample = next(d), *size = json_object_get(record->json, "size");
-    for (size_t i = 0; i < 5; i++)
-        places[i] = (size_t)json_integer_value(json_array_get(sample, i));
+    int64_t own;
+    LS_TRY(size_of(d, &own));
+    LS_TRY(places_of(d, next(d), own, 5, places));
     qsort(places, 5, sizeof *places, by_size);
     for (size_t i = 0; i < 5; i++) example[i] = drawn_letters(d);
     const char *example_value = drawn_text(d);
     LS_TRY(ls_pool_status(record->pool));
     LS_TRY(ls_golden_text(record, "input", &input));
     const size_t lines = example_places(input, example_at);
-    const int64_t own = json_integer_value(json_array_get(size, 0));
-    if (value == NULL || example_value == NULL || lines == 0 || own < 1 || own > 1 << 20)
-        return fail(d);
+    if (value == NULL || example_value == NULL || lines == 0 || own < 1) return fail(d);
     ls_ruler_tracking(record->ctx, record->pool, (ls_words){example, 5}, &example_value, lines,
                       example_at, out, prefix);
     for (size_t i = 0; i < 5; i++)
@@ -276,21 +315,22 @@ static ls_status coded(draws *d, ls_text *out, size_t *prefix) {
     ls_golden *record = d->record;
     const size_t all = json_array_size(d->list);
     const json_t *last = json_array_get(json_array_get(d->list, all - 1), 1);
-    const int64_t budget =
-        json_integer_value(json_array_get(json_object_get(record->json, "size"), 0));
-    const int64_t wanted = json_integer_value(json_object_get(last, "n"));
+    const size_t input = json_string_length(json_object_get(record->json, "input"));
+    int64_t budget, wanted; /* tokens; words, each of them in the prompt */
+    LS_TRY(ls_golden_value(record, "size", json_array_get(json_object_get(record->json, "size"), 0),
+                           64, 1 << 24, &budget));
+    LS_TRY(ls_golden_value(record, "n", json_object_get(last, "n"), 1, (int64_t)input, &wanted));
     ls_words drawn = {ls_pool_take(record->pool, all, sizeof *drawn.at), 0};
     if (drawn.at == NULL) return LS_ENOMEM;
     while (d->at < all && seed_of(d, d->at) == 0) drawn.at[drawn.count++] = drawn_letters(d);
-    if (budget < 64 || budget > 1 << 24 || wanted < 1 || drawn.count == 0) return fail(d);
+    if (drawn.count == 0) return fail(d);
     const uint32_t seed = seed_of(d, d->at);
     const ls_words vocabulary = ls_ruler_vocabulary(record->pool, drawn, seed);
     LS_TRY(ls_pool_status(record->pool));
     for (int64_t count = budget / 6; count < 4 * budget; count += budget / 32) {
-        if (out->bytes != NULL) out->bytes[out->length = 0] = '\0';
-        if ((int64_t)ls_ruler_coded(record->ctx, record->pool, vocabulary, (size_t)count, seed, out,
-                                    prefix) == wanted)
-            return LS_OK;
+        if ((int64_t)ls_ruler_coded_words(vocabulary.count, (size_t)count) != wanted) continue;
+        ls_ruler_coded(record->ctx, record->pool, vocabulary, (size_t)count, seed, out, prefix);
+        return LS_OK;
     }
     return fail(d);
 }
@@ -317,7 +357,7 @@ ls_status ls_prompt_ruler(ls_golden *record) {
     size_t prefix = 0;
     LS_TRY(ls_golden_text(record, "task", &task));
     snprintf(record->group, sizeof record->group, "ruler %.40s", task);
-    if (json_array_size(d.list) == 0) return fail(&d);
+    LS_TRY(check_draws(&d));
     const niah_task *found = NULL;
     for (size_t i = 0; i < sizeof niah_tasks / sizeof niah_tasks[0]; i++)
         if (strcmp(niah_tasks[i].name, task) == 0) found = &niah_tasks[i];
@@ -326,6 +366,7 @@ ls_status ls_prompt_ruler(ls_golden *record) {
                        : strcmp(task, "cwe") == 0 ? common(&d, &text, &prefix)
                        : strcmp(task, "fwe") == 0 ? coded(&d, &text, &prefix)
                                                   : documents(&d, &text, &prefix);
+    if (status == LS_OK) status = ls_pool_status(record->pool);
     if (status == LS_OK) status = ls_text_status(&text);
     if (status == LS_OK) {
         const json_t *input = json_object_get(record->json, "input");

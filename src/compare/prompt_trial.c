@@ -16,31 +16,46 @@ static const prompt_kind kinds[] = {
     {"niah", ls_prompt_needle},         {"passkey", ls_prompt_passkey},
     {"ruler", ls_prompt_ruler},         {"babilong", ls_prompt_babilong}};
 
-ls_status ls_prompt_source(ls_golden *record, const char *file, int64_t index, json_t **out) {
+static ls_status open_source(ls_ctx *ctx, const char *path, ls_prompt_trial *trial) {
+    ls_whole_free(&trial->whole);
+    trial->open[0] = '\0';
+    trial->lines = 0;
+    LS_TRY(ls_whole_read(ctx, path, &trial->whole));
+    const char *text = (const char *)trial->whole.bytes;
+    for (size_t at = 0; at < trial->whole.length; at++) {
+        if (!ls_array_reserve(ctx, &trial->starts, &trial->capacity, trial->lines + 1,
+                              sizeof *trial->starts))
+            return LS_ENOMEM;
+        trial->starts[trial->lines++] = at;
+        const char *stop = memchr(text + at, '\n', trial->whole.length - at);
+        at = stop == NULL ? trial->whole.length - 1 : (size_t)(stop - text);
+    }
+    snprintf(trial->open, sizeof trial->open, "%s", path);
+    return LS_OK;
+}
+
+ls_status ls_prompt_source(ls_golden *record, const char *file, const json_t *index, json_t **out) {
     ls_prompt_trial *trial = record->user;
     ls_ctx *ctx = record->ctx;
     char path[LS_OPTION_TEXT_BYTES + 256];
+    int64_t line;
     size_t length = strlen(file);
+    *out = NULL;
+    LS_TRY(ls_golden_value(record, "the index of an item", index, 0, INT32_MAX, &line));
     if (length > 3 && strcmp(file + length - 3, ".xz") == 0) length -= 3;
+    if (length > 200 || strchr(file, '/') != NULL)
+        return ls_golden_fail(record, "source.file", "the name of a file");
     if (trial->folder[0] == '\0')
         return LS_FAIL(ctx, LS_EUSE, "%s is made from %.*s: give input=, the folder that has it",
                        record->what, (int)length, file);
     snprintf(path, sizeof path, "%s/%.*s", trial->folder, (int)length, file);
-    if (strcmp(path, trial->open) != 0) {
-        ls_whole_free(&trial->whole);
-        trial->open[0] = '\0';
-        LS_TRY(ls_whole_read(ctx, path, &trial->whole));
-        snprintf(trial->open, sizeof trial->open, "%s", path);
-    }
-    const char *at = (const char *)trial->whole.bytes, *end = at + trial->whole.length;
-    for (int64_t line = 0; at < end; line++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        if (stop == NULL) stop = end;
-        if (line == index)
-            return ls_json_parse_line(ctx, at, (size_t)(stop - at), path, line + 1, out);
-        at = stop + 1;
-    }
-    return LS_FAIL(ctx, LS_EINPUT, "%s has no line %lld", path, (long long)index + 1);
+    if (strcmp(path, trial->open) != 0) LS_TRY(open_source(ctx, path, trial));
+    if (line >= (int64_t)trial->lines)
+        return LS_FAIL(ctx, LS_EINPUT, "%s has no line %lld", path, (long long)line + 1);
+    const size_t from = trial->starts[line], next = (size_t)line + 1;
+    const size_t to = next < trial->lines ? trial->starts[next] - 1 : trial->whole.length;
+    return ls_json_parse_line(ctx, (const char *)trial->whole.bytes + from, to - from, path,
+                              line + 1, out);
 }
 
 void ls_prompt_same(ls_golden *record, const ls_text *text, const char *key) {
@@ -89,6 +104,7 @@ static ls_status read(ls_comparer *comparer) {
 static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     ls_prompt_trial *trial = comparer->own;
     trial->hays = json_object();
+    if (trial->hays == NULL) return LS_FAIL(comparer->ctx, LS_ENOMEM, "no memory for the texts");
     LS_TRY(ls_goldens_walk(comparer, ls_prompt_keep_hay, trial));
     return ls_goldens_compare(comparer, 0, compare, comparer->own, out);
 }
@@ -97,6 +113,7 @@ static void clear(ls_comparer *comparer) {
     ls_prompt_trial *trial = comparer->own;
     ls_tokenizer_free(comparer->ctx, trial->tokenizer);
     ls_whole_free(&trial->whole);
+    ls_free(comparer->ctx, trial->starts);
     json_decref(trial->hays);
 }
 

@@ -11,6 +11,7 @@ typedef struct ls_prompt_trial {
     ls_tokenizer *tokenizer;
     char open[LS_OPTION_TEXT_BYTES + 256]; /* the file that is open */
     ls_whole whole;
+    size_t *starts, lines, capacity; /* of its lines */
     json_t *hays; /* needle: the text without a needle, by the length of the context */
 } ls_prompt_trial;
 
@@ -21,8 +22,8 @@ ls_status ls_prompt_passkey(ls_golden *record);
 ls_status ls_prompt_ruler(ls_golden *record);
 ls_status ls_prompt_babilong(ls_golden *record);
 
-/* The item at a line of a file; a new reference. */
-ls_status ls_prompt_source(ls_golden *record, const char *file, int64_t index, json_t **out);
+/* The item at a line of a file, which is in the folder that the user names; a new reference. */
+ls_status ls_prompt_source(ls_golden *record, const char *file, const json_t *index, json_t **out);
 ls_status ls_prompt_tokenizer(const ls_golden *record, const ls_tokenizer **out);
 /* Ours against the text of a key, or a prompt against its sha256 where the file has no more. */
 void ls_prompt_same(ls_golden *record, const ls_text *text, const char *key);

@@ -179,6 +179,7 @@ size_t ls_needle_place(const ls_haystack *hay, size_t length, double depth) {
 ls_status ls_needle_put(ls_ctx *ctx, ls_haystack *hay, const int32_t *needle, size_t count,
                         size_t index) {
     const size_t before = hay->ids.count;
+    if (count == 0) return LS_OK;
     LS_TRY(ls_ids_append(ctx, &hay->ids, needle, count)); /* room, then each in its place */
     memmove(hay->ids.at + index + count, hay->ids.at + index, (before - index) * sizeof *needle);
     memcpy(hay->ids.at + index, needle, count * sizeof *needle);

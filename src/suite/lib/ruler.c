@@ -164,16 +164,27 @@ ls_words ls_ruler_vocabulary(ls_pool *pool, ls_words drawn, uint32_t seed) {
     return out;
 }
 
-size_t ls_ruler_coded(ls_ctx *ctx, ls_pool *pool, ls_words vocabulary, size_t count, uint32_t seed,
-                      ls_text *out, size_t *prefix) {
+/* How often the k-th word is there, which rises from 0. */
+static size_t coded_times(size_t count, size_t k) {
     const double zeta = 1.6449340668482264; /* zeta(2) */
+    return (size_t)((double)count * pow((double)(k + 1), -2.0) / zeta);
+}
+
+size_t ls_ruler_coded_words(size_t vocabulary, size_t count) {
+    size_t used = 0;
+    for (size_t k = 0, times; k < vocabulary && (times = coded_times(count, k)) > 0; k++)
+        used += times < count - used ? times : count - used;
+    return used;
+}
+
+void ls_ruler_coded(ls_ctx *ctx, ls_pool *pool, ls_words vocabulary, size_t count, uint32_t seed,
+                    ls_text *out, size_t *prefix) {
     const char **list = ls_pool_take(pool, count + 1, sizeof *list);
     size_t *order = ls_pool_take(pool, count + 1, sizeof *order), used = 0;
     ls_python_random random;
-    if (list == NULL || order == NULL) return 0;
+    if (list == NULL || order == NULL) return;
     for (size_t k = 0; k < vocabulary.count; k++) {
-        const double rank = (double)(k + 1);
-        const size_t times = (size_t)((double)count * pow(rank, -2.0) / zeta);
+        const size_t times = coded_times(count, k);
         for (size_t i = 0; i < times && used < count; i++) list[used++] = vocabulary.at[k];
     }
     ls_python_seed(&random, seed);
@@ -192,7 +203,6 @@ size_t ls_ruler_coded(ls_ctx *ctx, ls_pool *pool, ls_words vocabulary, size_t co
     put(ctx, out,
         " Answer: According to the coded text above, the three most frequently appeared "
         "words are:");
-    return used;
 }
 
 #define QA_ONLY                                                                                    \

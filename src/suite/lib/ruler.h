@@ -29,9 +29,10 @@ void ls_ruler_tracking(ls_ctx *ctx, ls_pool *pool, ls_words names, const char *c
 void ls_ruler_common(ls_ctx *ctx, ls_pool *pool, ls_words words, size_t often, size_t seldom,
                      uint32_t seed, ls_text *out, size_t *prefix);
 /* Coded words, the k-th of them count / (k^2 zeta(2)) times, shuffled; the first is noise. How many
- * words there are comes back. */
-size_t ls_ruler_coded(ls_ctx *ctx, ls_pool *pool, ls_words vocabulary, size_t count, uint32_t seed,
-                      ls_text *out, size_t *prefix);
+ * words that are, of a vocabulary of so many. */
+size_t ls_ruler_coded_words(size_t vocabulary, size_t count);
+void ls_ruler_coded(ls_ctx *ctx, ls_pool *pool, ls_words vocabulary, size_t count, uint32_t seed,
+                    ls_text *out, size_t *prefix);
 void ls_ruler_qa(ls_ctx *ctx, ls_words documents, const char *question, ls_text *out,
                  size_t *prefix);
 /* Sorted, each once, then shuffled; the first becomes "...". */
