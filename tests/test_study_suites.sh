@@ -112,6 +112,28 @@ wait $job || code=$?
 "$program" study slow.yaml out=cut --quiet >out.txt
 "$program" study slow.yaml out=uncut --quiet >out.txt
 same cut/results.json uncut/results.json || fail "a signal changed the results"
+# what a suite, or an evaluation, left behind is checked where it is read, and named
+stored=uncut/arms/rope/seed-1
+forged() { # FILE, CHANGE (of `said`), part of the sentence
+    cp "$stored/$1" kept
+    python3 -c 'import json, sys
+path, change = sys.argv[1:]
+result = json.load(open(path))
+said = result["said"]
+exec(change)
+json.dump(result, open(path, "w"))' "$stored/$1" "$2"
+    refused 3 "$1: $3" study slow.yaml out=uncut
+    mv kept "$stored/$1"
+}
+forged suite-needle.json 'del said["form"]' ".form. must be a text"
+forged suite-needle.json 'said["form"] = 3' ".form. must be a text"
+forged suite-needle.json 'said["cells"][0]["n"] = -1' ".n. of cells must be a number from 0"
+forged suite-needle.json 'said["cells"] = [5]' "cells must be an object"
+forged suite-needle.json 'result["said"] = []' ".said. must be an object"
+forged result.json 'said["results"][0]["length"] = -5' ".length. of results must be a number from 0"
+forged result.json 'said["results"][0]["positions"]["loss"] = [1]' ".* must be a list as long as"
+forged result.json 'result["cost"]["seconds"] = -1' ".seconds. of .cost. must be a number from 0"
+forged trained.json 'said["parameters"] = -1' ".parameters. of .said. must be a number from 0"
 # keys
 refused 2 "no suite needel" study ask.yaml out=no suites=needel
 refused 2 "suite.pairs has no effect on any" study ask.yaml out=no suites=needle

@@ -115,14 +115,20 @@ void ls_chart_heat(ls_ctx *ctx, const ls_heat *heat, ls_text *out);
  * is not such a figure. */
 bool ls_chart_figure_file(ls_ctx *ctx, const char *title, const char *figure, ls_text *out);
 
-/* A value for each head of each layer: columns are heads, rows layers. */
+/* A value for each head of each layer: columns are heads, rows layers. Layers may have other heads,
+ * and as many rectangles are drawn as there are heads in all. */
+typedef struct ls_head_place {
+    size_t row, column;
+} ls_head_place;
 typedef struct ls_head_map {
     const char *title;
     const double *head, *layer; /* [heads], [layers]: their numbers */
     size_t heads, layers;
-    const double *value; /* [layers][heads]; not finite: no cell */
-    double most;         /* colours go from 0 to it, > 0 */
-    bool both_ways;      /* from -most, with a pale middle */
+    const ls_head_place *place; /* [count] */
+    const double *value;        /* [count]; not finite: no cell */
+    size_t count;
+    double most;    /* colours go from 0 to it, > 0 */
+    bool both_ways; /* from -most, with a pale middle */
 } ls_head_map;
 void ls_chart_head_map(ls_ctx *ctx, const ls_head_map *map, ls_text *out);
 

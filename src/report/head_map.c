@@ -24,9 +24,9 @@ static void map_shade(const ls_head_map *map, double value, char *out, size_t by
                  (int)fmin(BOTH_SHADES - 1, fmax(0, floor((share + 1) / 2 * BOTH_SHADES))));
 }
 
-static void draw_head(ls_ctx *ctx, const ls_head_map *map, size_t row, size_t column,
-                      ls_text *out) {
-    const double value = map->value[row * map->heads + column], wide = head_width(map);
+static void draw_head(ls_ctx *ctx, const ls_head_map *map, size_t index, ls_text *out) {
+    const double value = map->value[index], wide = head_width(map);
+    const size_t row = map->place[index].row, column = map->place[index].column;
     const int high = row_height(map);
     char shade[16];
     if (!isfinite(value)) return;
@@ -79,8 +79,7 @@ static void draw_map_scale(ls_ctx *ctx, const ls_head_map *map, ls_text *out) {
 void ls_chart_head_map(ls_ctx *ctx, const ls_head_map *map, ls_text *out) {
     if (map->heads == 0 || map->layers == 0) return;
     ls_figure_open(ctx, map->title, TOP + row_height(map) * (int)map->layers + BOTTOM, "", out);
-    for (size_t r = 0; r < map->layers; r++)
-        for (size_t c = 0; c < map->heads; c++) draw_head(ctx, map, r, c, out);
+    for (size_t i = 0; i < map->count; i++) draw_head(ctx, map, i, out);
     label_map(ctx, map, out);
     draw_map_scale(ctx, map, out);
     ls_text_printf(ctx, out, "</svg></figure>\n");

@@ -3,6 +3,7 @@
  * all heads. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/page.h"
@@ -28,13 +29,25 @@ typedef struct axis {
     size_t count;
 } axis;
 
-/* The heads of a model: their numbers, and the values of one score. */
+/* A cell by what it is of. */
+typedef struct entry {
+    double layer, head, length;
+    size_t index;
+    const json_t *metrics;
+} entry;
+
+/* The heads of a model, sorted, so that what is made of them grows with the cells that there are,
+ * whatever numbers they have. */
 typedef struct heads_view {
     const ls_suite_view *view;
-    const json_t *cells;
     axis length, layer, head;
-    double *value, *base; /* [layers][heads] */
-    const char **keys;    /* [SCORES]: as they are called in the cells */
+    entry *at; /* [entries]: by layer, head and length */
+    size_t entries;
+    size_t *first;        /* [count + 1]: where the cells of a head begin */
+    ls_head_place *place; /* [count] */
+    double *value;        /* [count] */
+    size_t count;
+    const char **keys; /* [SCORES]: as they are called in the cells */
 } heads_view;
 
 bool ls_heads_are_in(const ls_suite_view *view) {
@@ -42,13 +55,31 @@ bool ls_heads_are_in(const ls_suite_view *view) {
     return json_object_get(first, "layer") != NULL && json_object_get(first, "head") != NULL;
 }
 
-static void add_value(axis *to, double value) {
-    size_t at = 0;
-    while (at < to->count && to->at[at] < value) at++;
-    if (!isfinite(value) || (at < to->count && to->at[at] == value)) return;
-    memmove(to->at + at + 1, to->at + at, (to->count - at) * sizeof *to->at);
-    to->at[at] = value;
-    to->count++;
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int by_head(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
+    if (x->head != y->head) return x->head < y->head ? -1 : 1;
+    if (x->length != y->length) return x->length < y->length ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static size_t place_of(const axis *in, double value) {
+    const double *found = bsearch(&value, in->at, in->count, sizeof value, by_value);
+    return (size_t)(found - in->at);
+}
+
+/* Sorts the values, and leaves one of equal ones. */
+static void tidy(axis *list) {
+    size_t kept = 0;
+    qsort(list->at, list->count, sizeof *list->at, by_value);
+    for (size_t i = 0; i < list->count; i++)
+        if (kept == 0 || list->at[kept - 1] != list->at[i]) list->at[kept++] = list->at[i];
+    list->count = kept;
 }
 
 static void heads_clear(heads_view *h) {
@@ -56,30 +87,56 @@ static void heads_clear(heads_view *h) {
     ls_free(ctx, h->length.at);
     ls_free(ctx, h->layer.at);
     ls_free(ctx, h->head.at);
+    ls_free(ctx, h->at);
+    ls_free(ctx, h->first);
+    ls_free(ctx, h->place);
     ls_free(ctx, h->value);
-    ls_free(ctx, h->base);
     ls_free(ctx, h->keys);
+}
+
+static void read_cells(heads_view *h, const json_t *cells) {
+    for (size_t i = 0; i < json_array_size(cells); i++) {
+        const json_t *cell = json_array_get(cells, i);
+        const entry e = {ls_member_real(cell, "layer"), ls_member_real(cell, "head"),
+                         ls_member_real(cell, "length"), i, json_object_get(cell, "metrics")};
+        if (!isfinite(e.layer) || !isfinite(e.head) || !isfinite(e.length)) continue;
+        h->layer.at[h->layer.count++] = e.layer;
+        h->head.at[h->head.count++] = e.head;
+        h->length.at[h->length.count++] = e.length;
+        h->at[h->entries++] = e;
+    }
+    qsort(h->at, h->entries, sizeof *h->at, by_head);
+    tidy(&h->layer);
+    tidy(&h->head);
+    tidy(&h->length);
+    for (size_t i = 0; i < h->entries; i++) {
+        const entry *e = &h->at[i];
+        if (i > 0 && e->layer == e[-1].layer && e->head == e[-1].head) continue;
+        h->place[h->count] =
+            (ls_head_place){place_of(&h->layer, e->layer), place_of(&h->head, e->head)};
+        h->first[h->count++] = i;
+    }
+    h->first[h->count] = h->entries;
 }
 
 static bool heads_open(const ls_suite_view *view, heads_view *h) {
     ls_ctx *ctx = view->ctx;
-    *h = (heads_view){.view = view, .cells = json_object_get(view->results, "cells")};
-    const size_t count = json_array_size(h->cells);
-    axis *const axes[] = {&h->length, &h->layer, &h->head};
-    static const char *const keys[] = {"length", "layer", "head"};
-    for (int a = 0; a < 3; a++) {
-        axes[a]->at = ls_new(ctx, count + 1, sizeof *axes[a]->at);
-        for (size_t i = 0; axes[a]->at != NULL && i < count; i++)
-            add_value(axes[a], ls_member_real(json_array_get(h->cells, i), keys[a]));
-    }
-    const size_t all = h->layer.count * h->head.count + 1;
+    const json_t *cells = json_object_get(view->results, "cells");
+    const size_t all = json_array_size(cells) + 1;
+    *h = (heads_view){.view = view};
+    h->length.at = ls_new(ctx, all, sizeof *h->length.at);
+    h->layer.at = ls_new(ctx, all, sizeof *h->layer.at);
+    h->head.at = ls_new(ctx, all, sizeof *h->head.at);
+    h->at = ls_new(ctx, all, sizeof *h->at);
+    h->first = ls_new(ctx, all, sizeof *h->first);
+    h->place = ls_new(ctx, all, sizeof *h->place);
     h->value = ls_new(ctx, all, sizeof *h->value);
-    h->base = ls_new(ctx, all, sizeof *h->base);
     h->keys = ls_new(ctx, SCORES, sizeof *h->keys);
-    if (h->length.at == NULL || h->layer.at == NULL || h->head.at == NULL || h->value == NULL ||
-        h->base == NULL || h->keys == NULL)
+    if (h->length.at == NULL || h->layer.at == NULL || h->head.at == NULL || h->at == NULL ||
+        h->first == NULL || h->place == NULL || h->value == NULL || h->keys == NULL)
         return false;
-    const json_t *metrics = json_object_get(json_array_get(h->cells, 0), "metrics");
+    read_cells(h, cells);
+    const json_t *metrics = json_object_get(json_array_get(cells, 0), "metrics");
     for (size_t i = 0; i < SCORES; i++)
         h->keys[i] = scores[i].of_text != NULL && json_object_get(metrics, scores[i].of_text)
                          ? scores[i].of_text
@@ -87,28 +144,11 @@ static bool heads_open(const ls_suite_view *view, heads_view *h) {
     return true;
 }
 
-static size_t place_of(const axis *in, double value) {
-    size_t i = 0;
-    while (i < in->count && in->at[i] != value) i++;
-    return i;
-}
-
-/* The values of a score at a length; the largest of them. */
-static double fill(const heads_view *h, const char *key, double length, double *out) {
-    double most = 0;
-    for (size_t i = 0; i < h->layer.count * h->head.count; i++) out[i] = NAN;
-    for (size_t i = 0; i < json_array_size(h->cells); i++) {
-        const json_t *cell = json_array_get(h->cells, i);
-        const size_t row = place_of(&h->layer, ls_member_real(cell, "layer"));
-        const size_t column = place_of(&h->head, ls_member_real(cell, "head"));
-        if (ls_member_real(cell, "length") != length || row == h->layer.count ||
-            column == h->head.count)
-            continue;
-        const double value = ls_member_real(json_object_get(cell, "metrics"), key);
-        out[row * h->head.count + column] = value;
-        if (value > most) most = value;
-    }
-    return most;
+/* A score of a head at a length; of several cells the last. NAN: none. */
+static double score_at(const heads_view *h, size_t head, const char *key, double length) {
+    for (size_t i = h->first[head + 1]; i-- > h->first[head];)
+        if (h->at[i].length == length) return ls_member_real(h->at[i].metrics, key);
+    return NAN;
 }
 
 /* ---- maps ---- */
@@ -120,20 +160,34 @@ static void draw_map(const heads_view *h, const char *title, double most, bool b
                              .layer = h->layer.at,
                              .heads = h->head.count,
                              .layers = h->layer.count,
+                             .place = h->place,
                              .value = h->value,
+                             .count = h->count,
                              .most = most,
                              .both_ways = both_ways};
     ls_chart_head_map(h->view->ctx, &map, out);
+}
+
+static void draw_first(const heads_view *h, const shown *score, const char *key, ls_text *out) {
+    char title[256], length[32];
+    double most = 0;
+    for (size_t i = 0; i < h->count; i++) {
+        h->value[i] = score_at(h, i, key, h->length.at[0]);
+        if (h->value[i] > most) most = h->value[i];
+    }
+    const bool bounded = strstr(key, "distance") == NULL;
+    ls_chart_count(h->length.at[0], length, sizeof length);
+    snprintf(title, sizeof title, score->both_ways ? "%s" : "%s at %s tokens%s", score->name,
+             length, key == score->of_text ? " of text" : "");
+    draw_map(h, title, bounded ? 1 : fmax(most, 1), score->both_ways, out);
 }
 
 static void draw_change(const heads_view *h, const shown *score, const char *key, ls_text *out) {
     const double longest = h->length.at[h->length.count - 1];
     char title[256], to[32], from[32];
     double most = 0;
-    fill(h, key, h->length.at[0], h->base);
-    fill(h, key, longest, h->value);
-    for (size_t i = 0; i < h->layer.count * h->head.count; i++) {
-        h->value[i] -= h->base[i];
+    for (size_t i = 0; i < h->count; i++) {
+        h->value[i] = score_at(h, i, key, longest) - score_at(h, i, key, h->length.at[0]);
         if (fabs(h->value[i]) > most) most = fabs(h->value[i]);
     }
     ls_chart_count(longest, to, sizeof to);
@@ -148,13 +202,7 @@ void ls_heads_pictures(const ls_suite_view *view, ls_text *out) {
     heads_view h;
     if (!heads_open(view, &h)) out->failed = true;
     for (size_t i = 0; !out->failed && h.length.count > 0 && i < SCORES; i++) {
-        char title[256], length[32];
-        const double most = fill(&h, h.keys[i], h.length.at[0], h.value);
-        const bool bounded = strstr(h.keys[i], "distance") == NULL;
-        ls_chart_count(h.length.at[0], length, sizeof length);
-        snprintf(title, sizeof title, scores[i].both_ways ? "%s" : "%s at %s tokens%s",
-                 scores[i].name, length, h.keys[i] == scores[i].of_text ? " of text" : "");
-        draw_map(&h, title, bounded ? 1 : fmax(most, 1), scores[i].both_ways, out);
+        draw_first(&h, &scores[i], h.keys[i], out);
         if (h.length.count > 1 && !scores[i].both_ways) draw_change(&h, &scores[i], h.keys[i], out);
     }
     heads_clear(&h);
@@ -245,35 +293,29 @@ static size_t put_value(char *out, size_t bytes, const char *before, int digits,
 }
 
 /* The values of one head: at the shortest length, and small those at the others. */
-static void put_head(const heads_view *h, size_t row, size_t column, double *values, ls_text *out) {
-    const size_t all = h->layer.count * h->head.count, at = row * h->head.count + column;
-    char text[64 + LENGTHS_MAX * 16];
-    snprintf(text, sizeof text, "layer %.0f, head %.0f", h->layer.at[row], h->head.at[column]);
-    ls_table_row(h->view->ctx, text, out);
+static void put_head(const heads_view *h, size_t head, ls_text *out) {
     const size_t lengths = h->length.count < LENGTHS_MAX ? h->length.count : LENGTHS_MAX;
+    const entry *first = &h->at[h->first[head]];
+    char text[64 + LENGTHS_MAX * 16];
+    snprintf(text, sizeof text, "layer %.0f, head %.0f", first->layer, first->head);
+    ls_table_row(h->view->ctx, text, out);
     for (size_t s = 0; s < SCORES; s++) {
-        const double *value = values + s * lengths * all + at;
-        const int digits = strstr(h->keys[s], "distance") == NULL ? 3 : 1;
-        size_t used = put_value(text, sizeof text, "", digits, value[0]);
+        const char *key = h->keys[s];
+        const int digits = strstr(key, "distance") == NULL ? 3 : 1;
+        const double value = score_at(h, head, key, h->length.at[0]);
+        size_t used = put_value(text, sizeof text, "", digits, value);
         for (size_t l = 1; l < lengths && !scores[s].both_ways; l++)
             used += put_value(text + used, sizeof text - used, l == 1 ? "<small>" : ", ", digits,
-                              value[l * all]);
+                              score_at(h, head, key, h->length.at[l]));
         if (lengths > 1 && !scores[s].both_ways)
             snprintf(text + used, sizeof text - used, "</small>");
-        ls_table_cell(h->view->ctx, value[0], text, out);
+        ls_table_cell(h->view->ctx, value, text, out);
     }
     ls_text_printf(h->view->ctx, out, "</tr>\n");
 }
 
 static void heads_table(const heads_view *h, ls_text *out) {
     ls_ctx *ctx = h->view->ctx;
-    const size_t all = h->layer.count * h->head.count;
-    const size_t lengths = h->length.count < LENGTHS_MAX ? h->length.count : LENGTHS_MAX;
-    double *values = ls_new(ctx, SCORES * lengths * all + 1, sizeof *values);
-    if (values == NULL) {
-        out->failed = true;
-        return;
-    }
     ls_text_printf(ctx, out,
                    "<p class=\"soft\">All heads: at the shortest length and, below it, at the "
                    "others.</p>\n");
@@ -283,14 +325,10 @@ static void heads_table(const heads_view *h, ls_text *out) {
         char words[64];
         words_of(h->keys[s], words, sizeof words);
         ls_table_head(ctx, words, out);
-        for (size_t l = 0; l < lengths; l++)
-            fill(h, h->keys[s], h->length.at[l], values + (s * lengths + l) * all);
     }
     ls_table_body(ctx, out);
-    for (size_t r = 0; r < h->layer.count; r++)
-        for (size_t c = 0; c < h->head.count; c++) put_head(h, r, c, values, out);
+    for (size_t i = 0; i < h->count; i++) put_head(h, i, out);
     ls_table_close(ctx, out);
-    ls_free(ctx, values);
 }
 
 void ls_heads_table(const ls_suite_view *view, ls_text *out) {

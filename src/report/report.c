@@ -8,9 +8,10 @@
 #include "report/document.h"
 #include "report/figures.h"
 #include "report/html.h"
+#include "report/ranges.h"
 #include "report/runs.h"
 
-enum { RESULTS_MAX = 1 << 30, PATH_BYTES = 4096, ARMS_MAX = 10000, ROWS_MAX = 4096 };
+enum { RESULTS_MAX = 1 << 30, PATH_BYTES = 4096, ARMS_MAX = 10000 };
 
 double ls_member_real(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
@@ -22,135 +23,25 @@ const char *ls_member_text(const json_t *object, const char *key) {
     return text == NULL ? "" : text;
 }
 
-/* Numbers that the files may hold, and where they must lie; others may be anything. null: unknown.
- */
-typedef struct range {
-    const char *key;
-    double low, high;
-} range;
+static const ls_range of_study[] = {{"trained_length", 0, LS_COUNT_MAX}};
+static const ls_range of_arm[] = {{"trained_length", 0, LS_COUNT_MAX},
+                                  {"parameters", 0, LS_COUNT_MAX},
+                                  {"tokens_trained", 0, LS_COUNT_MAX},
+                                  {"seeds", 0, LS_COUNT_MAX},
+                                  {"trial_loss", -DBL_MAX, DBL_MAX}};
+static const ls_ranges of_length = {&(const ls_range){"length", 0, LS_COUNT_MAX}, 1};
+static const ls_ranges of_anything = {0};
 
-static const double count_max = 9007199254740992; /* 2^53: whole numbers up to here are exact */
-static const double size_max = DBL_MAX;
-
-static const range of_study[] = {{"trained_length", 0, count_max}};
-static const range of_arm[] = {{"trained_length", 0, count_max},
-                               {"parameters", 0, count_max},
-                               {"tokens_trained", 0, count_max},
-                               {"seeds", 0, count_max},
-                               {"trial_loss", -size_max, size_max}};
-static const range of_row[] = {{"length", 0, count_max},
-                               {"stride", 0, count_max},
-                               {"tokens", 0, count_max},
-                               {"documents", 0, count_max},
-                               {"n", 0, count_max},
-                               {"state_bytes", 0, count_max},
-                               {"accuracy", 0, 1},
-                               {"accuracy_min", 0, 1},
-                               {"accuracy_max", 0, 1},
-                               {"exact", 0, 1},
-                               {"chance", 0, 1},
-                               {"ppl", 0, size_max},
-                               {"ppl_min", 0, size_max},
-                               {"ppl_max", 0, size_max},
-                               {"loss", -size_max, size_max},
-                               {"excess", -size_max, size_max},
-                               {"R_head", -2, 2},
-                               {"R_layer", -2, 2},
-                               {"M_head", -1, 2},
-                               {"M_layer", -1, 2},
-                               {"O_head", 0, 2},
-                               {"O_layer", 0, 2},
-                               {"O_expected", 0, 2},
-                               {"tokens_per_second", 0, size_max},
-                               {"bytes", 0, count_max}};
-static const range of_cost[] = {{"seconds", 0, size_max}, {"peak_bytes", 0, count_max}};
-#define RANGES(table) table, sizeof(table) / sizeof *(table)
-
-static ls_status check_object(ls_ctx *ctx, const char *path, const char *what, const json_t *object,
-                              const range *ranges, size_t count) {
-    if (!json_is_object(object))
-        return LS_FAIL(ctx, LS_EINPUT, "%s: %s must be an object", path, what);
-    for (size_t i = 0; i < count; i++) {
-        const json_t *value = json_object_get(object, ranges[i].key);
-        const double number = json_number_value(value);
-        if (value == NULL || json_is_null(value)) continue;
-        if (!json_is_number(value) || number < ranges[i].low || number > ranges[i].high)
-            return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of %s must be a number from %g to %g", path,
-                           ranges[i].key, what, ranges[i].low, ranges[i].high);
-    }
-    return LS_OK;
-}
-
-/* A list of such objects, or nothing. */
 static ls_status check_rows(ls_ctx *ctx, const char *path, const json_t *arm, const char *key,
-                            const range *ranges, size_t count) {
-    const json_t *rows = json_object_get(arm, key);
-    if (rows == NULL || json_is_null(rows)) return LS_OK;
-    if (!json_is_array(rows) || json_array_size(rows) > ROWS_MAX)
-        return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` must be a list of at most %d rows", path, key,
-                       ROWS_MAX);
-    for (size_t i = 0; i < json_array_size(rows); i++)
-        LS_TRY(check_object(ctx, path, key, json_array_get(rows, i), ranges, count));
-    return LS_OK;
+                            ls_ranges ranges) {
+    return ls_range_list(ctx, path, arm, key, LS_ROWS_MAX, ranges);
 }
-
-/* Columns of one length: counts, and behind them numbers that may be unknown, of which the last may
- * be absent. */
-typedef struct columns {
-    const char *what, *const *keys;
-    size_t counts, needed, all;
-} columns;
-
-static ls_status check_columns(ls_ctx *ctx, const char *path, const json_t *list, columns of) {
-    const char *const *keys = of.keys, *what = of.what;
-    const size_t count = json_array_size(json_object_get(list, keys[of.counts]));
-    for (size_t k = 0; k < of.all; k++) {
-        const json_t *values = json_object_get(list, keys[k]);
-        if (values == NULL && (count == 0 || k >= of.needed)) continue;
-        if (!json_is_array(values) || json_array_size(values) != count)
-            return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of %s must be a list as long as `%s`", path,
-                           keys[k], what, keys[of.counts]);
-        const bool unknown = k >= of.counts;
-        for (size_t i = 0; i < count; i++) {
-            const json_t *value = json_array_get(values, i);
-            const double number = json_number_value(value), high = unknown ? size_max : count_max;
-            if (unknown && json_is_null(value)) continue;
-            if (!json_is_number(value) || number < (unknown ? -size_max : 0) || number > high)
-                return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of %s must hold numbers", path, keys[k],
-                               what);
-        }
-    }
-    return LS_OK;
-}
-
-static const range of_suite[] = {{"trained_length", 0, count_max},
-                                 {"n", 0, count_max},
-                                 {"chance", 0, 1},
-                                 {"seeds", 0, count_max},
-                                 {"score", -size_max, size_max},
-                                 {"low", -size_max, size_max},
-                                 {"high", -size_max, size_max}};
-static const range of_cell[] = {{"length", 0, count_max},
-                                {"depth", 0, 100},
-                                {"position", 0, count_max},
-                                {"pairs", 0, count_max},
-                                {"documents", 0, count_max},
-                                {"shots", 0, count_max},
-                                {"n", 0, count_max},
-                                {"score", -size_max, size_max},
-                                {"low", -size_max, size_max},
-                                {"high", -size_max, size_max},
-                                {"score_min", -size_max, size_max},
-                                {"score_max", -size_max, size_max}};
 
 static ls_status check_suites(ls_ctx *ctx, const char *path, const json_t *arm) {
-    LS_TRY(check_rows(ctx, path, arm, "suites", RANGES(of_suite)));
+    LS_TRY(check_rows(ctx, path, arm, "suites", of_anything));
     const json_t *suites = json_object_get(arm, "suites");
-    for (size_t i = 0; i < json_array_size(suites); i++) {
-        LS_TRY(check_rows(ctx, path, json_array_get(suites, i), "cells", RANGES(of_cell)));
-        LS_TRY(check_rows(ctx, path, json_array_get(suites, i), "curve", RANGES(of_cell)));
-        LS_TRY(check_rows(ctx, path, json_array_get(suites, i), "references", RANGES(of_cell)));
-    }
+    for (size_t i = 0; i < json_array_size(suites); i++)
+        LS_TRY(ls_range_suite(ctx, path, json_array_get(suites, i)));
     return LS_OK;
 }
 
@@ -158,44 +49,44 @@ static ls_status check_suites(ls_ctx *ctx, const char *path, const json_t *arm) 
 static ls_status check_resolution(ls_ctx *ctx, const char *path, const json_t *arm) {
     static const char *const of_scores[] = {"distance", "score", "score_sd", "expected"};
     static const char *const of_layers[] = {"layer", "R", "R_sd", "O", "O_sd"};
-    static const columns parts[] = {{"scores", of_scores, 1, 2, 4},
-                                    {"by_layer", of_layers, 1, 2, 5}};
-    LS_TRY(check_rows(ctx, path, arm, "resolution", RANGES(of_row)));
+    static const ls_columns parts[] = {{"scores", of_scores, 1, 2, 4},
+                                       {"by_layer", of_layers, 1, 2, 5}};
+    LS_TRY(check_rows(ctx, path, arm, "resolution", ls_ranges_row));
     const json_t *rows = json_object_get(arm, "resolution");
     for (size_t i = 0; i < json_array_size(rows); i++)
         for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
             const json_t *part = json_object_get(json_array_get(rows, i), parts[p].what);
             if (part == NULL || json_is_null(part)) continue;
-            LS_TRY(check_object(ctx, path, parts[p].what, part, NULL, 0));
-            LS_TRY(check_columns(ctx, path, part, parts[p]));
+            LS_TRY(ls_range_object(ctx, path, parts[p].what, part, of_anything));
+            LS_TRY(ls_range_columns(ctx, path, part, parts[p]));
         }
     return LS_OK;
 }
 
 static ls_status check_arm(ls_ctx *ctx, const char *path, const json_t *arm, json_t *names) {
-    LS_TRY(check_object(ctx, path, "an arm", arm, RANGES(of_arm)));
+    LS_TRY(ls_range_object(ctx, path, "an arm", arm, LS_RANGES(of_arm)));
     const char *name = ls_member_text(arm, "name");
     if (name[0] == '\0' || json_object_get(names, name) != NULL)
         return LS_FAIL(ctx, LS_EINPUT, "%s: arms need names of their own, not `%.200s`", path,
                        name);
     if (json_object_set_new(names, name, json_null()) != 0)
         return LS_FAIL(ctx, LS_ENOMEM, "no memory for the names of arms");
-    LS_TRY(check_rows(ctx, path, arm, "results", RANGES(of_row)));
+    LS_TRY(check_rows(ctx, path, arm, "results", ls_ranges_row));
     LS_TRY(check_resolution(ctx, path, arm));
-    LS_TRY(check_rows(ctx, path, arm, "positions", of_row, 1)); /* their length */
+    LS_TRY(check_rows(ctx, path, arm, "positions", of_length));
     LS_TRY(check_suites(ctx, path, arm));
     const json_t *positions = json_object_get(arm, "positions");
     static const char *const of_positions[] = {"first", "end", "loss"};
     for (size_t i = 0; i < json_array_size(positions); i++)
-        LS_TRY(check_columns(ctx, path, json_array_get(positions, i),
-                             (columns){"positions", of_positions, 2, 3, 3}));
+        LS_TRY(ls_range_columns(ctx, path, json_array_get(positions, i),
+                                (ls_columns){"positions", of_positions, 2, 3, 3}));
     static const char *const of_curve[] = {"step", "loss", "loss_min", "loss_max"};
     static const char *const curves[] = {"training", "validation"};
     for (size_t i = 0; i < sizeof curves / sizeof curves[0]; i++) {
         const json_t *curve = json_object_get(arm, curves[i]);
         if (curve == NULL || json_is_null(curve)) continue;
-        LS_TRY(check_object(ctx, path, curves[i], curve, NULL, 0));
-        LS_TRY(check_columns(ctx, path, curve, (columns){curves[i], of_curve, 1, 4, 4}));
+        LS_TRY(ls_range_object(ctx, path, curves[i], curve, of_anything));
+        LS_TRY(ls_range_columns(ctx, path, curve, (ls_columns){curves[i], of_curve, 1, 4, 4}));
     }
     return LS_OK;
 }
@@ -218,13 +109,13 @@ static ls_status check_timing(ls_ctx *ctx, const char *path, const json_t *timin
     for (size_t i = 0; i < json_array_size(arms); i++) {
         static const char *const parts[] = {"training", "evaluation"};
         const json_t *arm = json_array_get(arms, i);
-        LS_TRY(check_object(ctx, path, "an arm", arm, NULL, 0));
+        LS_TRY(ls_range_object(ctx, path, "an arm", arm, of_anything));
         for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
             const json_t *cost = json_object_get(arm, parts[p]);
             if (cost != NULL && !json_is_null(cost))
-                LS_TRY(check_object(ctx, path, parts[p], cost, RANGES(of_cost)));
+                LS_TRY(ls_range_object(ctx, path, parts[p], cost, ls_ranges_cost));
         }
-        LS_TRY(check_rows(ctx, path, arm, "results", RANGES(of_row)));
+        LS_TRY(check_rows(ctx, path, arm, "results", ls_ranges_row));
     }
     return LS_OK;
 }
@@ -270,15 +161,13 @@ static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->results));
     LS_TRY(ls_file_hash(ctx, path, false, &length, &out->hash));
     if (json_object_get(out->results, "suite") != NULL) {
-        LS_TRY(check_object(ctx, path, "the suite", out->results, RANGES(of_suite)));
-        LS_TRY(check_rows(ctx, path, out->results, "references", RANGES(of_cell)));
-        LS_TRY(check_rows(ctx, path, out->results, "cells", RANGES(of_cell)));
+        LS_TRY(ls_range_suite(ctx, path, out->results));
         ls_suite_mend(out->results);
         return LS_OK;
     }
     if (strcmp(ls_member_text(out->results, "format"), "longshot-study-1") != 0)
         return LS_FAIL(ctx, LS_EINPUT, "%s is not the results of a study or suite", path);
-    LS_TRY(check_object(ctx, path, "the study", out->results, RANGES(of_study)));
+    LS_TRY(ls_range_object(ctx, path, "the study", out->results, LS_RANGES(of_study)));
     LS_TRY(check_arms(ctx, path, json_object_get(out->results, "arms")));
     mend_suites(json_object_get(out->results, "arms"));
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "timing.json"));

@@ -1,10 +1,12 @@
 /* Where a study keeps what its jobs gave, and how it knows that a result is still true. */
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/json.h"
+#include "report/ranges.h"
 #include "study/study.h"
 
 enum { RESULT_MAX = 256 << 20 };
@@ -101,6 +103,50 @@ static ls_status file_of(const ls_study *study, size_t arm, int64_t seed, size_t
     return ls_study_file(study, arm, seed, name, out, LS_STUDY_PATH_BYTES);
 }
 
+static const ls_ranges of_anything = {0};
+
+/* What rows of a list have beside their numbers: columns that begin with counts. */
+#define COLUMNS(keys, counts) keys, counts, sizeof(keys) / sizeof *(keys)
+static ls_status check_parts(ls_ctx *ctx, const char *path, const json_t *said, const char *list,
+                             const char *what, const char *const *keys, size_t counts, size_t all) {
+    const json_t *rows = json_object_get(said, list);
+    const ls_columns columns = {what, keys, counts, counts + 1, all};
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *part = json_object_get(json_array_get(rows, i), what);
+        if (part == NULL || json_is_null(part)) continue;
+        LS_TRY(ls_range_object(ctx, path, what, part, of_anything));
+        LS_TRY(ls_range_columns(ctx, path, part, columns));
+    }
+    return LS_OK;
+}
+
+/* What a training, an evaluation or a suite says, as the results of the study are made of it. */
+static ls_status check(ls_ctx *ctx, const char *path, size_t kind, const json_t *stored) {
+    static const ls_range of_training[] = {{"parameters", 0, LS_COUNT_MAX},
+                                           {"tokens", 0, LS_COUNT_MAX}};
+    static const ls_range of_validation[] = {{"loss", -DBL_MAX, DBL_MAX}};
+    static const char *const of_positions[] = {"first", "end", "loss"};
+    static const char *const of_scores[] = {"distance", "score", "expected"};
+    const json_t *said = json_object_get(stored, "said"), *cost = json_object_get(stored, "cost");
+    const char *form;
+    LS_TRY(ls_range_object(ctx, path, "`said`", said, of_anything));
+    if (cost != NULL) LS_TRY(ls_range_object(ctx, path, "`cost`", cost, ls_ranges_cost));
+    if (kind >= LS_STUDY_ASK) {
+        LS_TRY(ls_json_text(ctx, said, "form", path, &form));
+        return ls_range_suite(ctx, path, said);
+    }
+    if (kind == LS_STUDY_EVAL) {
+        LS_TRY(ls_range_list(ctx, path, said, "results", LS_ROWS_MAX, ls_ranges_row));
+        LS_TRY(ls_range_list(ctx, path, said, "resolution", LS_ROWS_MAX, ls_ranges_row));
+        LS_TRY(check_parts(ctx, path, said, "results", "positions", COLUMNS(of_positions, 2)));
+        return check_parts(ctx, path, said, "resolution", "scores", COLUMNS(of_scores, 1));
+    }
+    const json_t *validation = json_object_get(said, "validation");
+    if (validation != NULL)
+        LS_TRY(ls_range_object(ctx, path, "`validation`", validation, LS_RANGES(of_validation)));
+    return ls_range_object(ctx, path, "`said`", said, LS_RANGES(of_training));
+}
+
 ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, size_t kind,
                           json_t **out) {
     ls_ctx *ctx = study->ctx;
@@ -112,7 +158,10 @@ ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, size_
     if (!ls_path_exists(path)) return LS_OK;
     LS_TRY(ls_json_read(ctx, path, RESULT_MAX, out));
     ls_status status = ls_json_text(ctx, *out, "settings_hash", path, &stored);
-    if (status == LS_OK && strcmp(stored, hash) == 0) return LS_OK;
+    if (status == LS_OK && strcmp(stored, hash) == 0) {
+        status = check(ctx, path, kind, *out);
+        if (status == LS_OK) return LS_OK;
+    }
     json_decref(*out);
     *out = NULL;
     return status;

@@ -4,10 +4,12 @@
  * for which it has an effect, suite.LABEL.KEY to one. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/interval.h"
 #include "base/json.h"
+#include "report/ranges.h"
 #include "study/spread.h"
 #include "study/study.h"
 
@@ -227,28 +229,43 @@ static const char *along(const json_t *cell) {
     return NULL;
 }
 
-/* The share of right answers of one seed where a key has a value, over all cells that have it. */
-static double pooled(const json_t *said, const char *key, const json_t *value, double *n) {
-    const json_t *cells = json_object_get(said, "cells");
-    double sum = 0;
-    *n = 0;
-    for (size_t i = 0; i < json_array_size(cells); i++) {
-        const json_t *cell = json_array_get(cells, i);
-        const double count = ls__number(json_object_get(cell, "n"));
-        if (!json_equal(json_object_get(cell, key), value)) continue;
-        sum += count * ls__number(json_object_get(cell, "score"));
-        *n += count;
-    }
-    return sum / *n;
+/* Cells of all seeds by a number of theirs: a length, or how many examples. */
+typedef struct numbered {
+    const json_t *cell;
+    double number;
+    int64_t seed;
+    size_t index;
+} numbered;
+
+static int by_number(const void *a, const void *b) {
+    const numbered *x = a, *y = b;
+    if (x->number != y->number) return x->number < y->number ? -1 : 1;
+    if (x->seed != y->seed) return x->seed < y->seed ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* All that has the same length or number of examples, together. */
-static json_t *pooled_row(const answers *from, const char *key, const json_t *value) {
+/* All that has the same length or number of examples, together: the share of right answers of each
+ * seed over its cells among `count`. */
+static json_t *pooled_row(const answers *from, const char *key, const numbered *cells,
+                          size_t count) {
+    json_t *value = json_object_get(cells[0].cell, key);
     ls__spread score = {0};
     double n = 0;
-    for (int64_t i = 0; i < from->count; i++)
-        ls__spread_add(&score, pooled(from->said[i], key, value, &n));
-    json_t *row = json_pack("{s:O, s:I}", key, value, "n", (json_int_t)n);
+    size_t at = 0;
+    for (int64_t i = 0; i < from->count; i++) {
+        double sum = 0;
+        n = 0;
+        for (; at < count && cells[at].seed == i; at++) {
+            const double more = ls__number(json_object_get(cells[at].cell, "n"));
+            sum += more * ls__number(json_object_get(cells[at].cell, "score"));
+            n += more;
+        }
+        ls__spread_add(&score, sum / n);
+    }
+    /* as many as a number holds: those of a file may sum up to more, or be unknown */
+    json_t *row =
+        json_pack("{s:O, s:o}", key, value, "n",
+                  isnan(n) ? json_null() : json_integer((json_int_t)fmin(n, LS_COUNT_MAX)));
     ls__spread_put(row, "score", &score);
     put_interval(row, &score, are_shares(from) ? n : NAN);
     return row;
@@ -268,27 +285,69 @@ static json_t *position_row(const answers *from, size_t index) {
     return row;
 }
 
-static json_t *curve_json(const answers *from, const char *key) {
-    const json_t *cells = json_object_get(from->said[0], "cells");
-    json_t *rows = json_array();
-    for (size_t i = 0; i < json_array_size(cells); i++) {
-        const json_t *value = json_object_get(json_array_get(cells, i), key);
-        bool known = value == NULL;
-        if (!known && strcmp(key, "position") == 0) {
-            json_array_append_new(rows, position_row(from, i));
-            continue;
-        }
-        for (size_t r = 0; r < json_array_size(rows) && !known; r++)
-            known = json_equal(json_object_get(json_array_get(rows, r), key), value);
-        if (!known) json_array_append_new(rows, pooled_row(from, key, value));
-    }
-    return rows;
+/* Cells of one number: `count` from `at` on, the first of them a cell of the first seed. */
+typedef struct run {
+    const numbered *at;
+    size_t count;
+} run;
+
+static int by_first(const void *a, const void *b) {
+    const run *x = a, *y = b;
+    return x->at->index < y->at->index ? -1 : x->at->index > y->at->index;
 }
 
-static json_t *suite_json(const ls_study_suite *suite, const answers *from) {
+static size_t cell_count(const answers *from) {
+    size_t count = 0;
+    for (int64_t i = 0; i < from->count; i++)
+        count += json_array_size(json_object_get(from->said[i], "cells"));
+    return count;
+}
+
+/* A row for each number, in the order of the first seed's cells. Sorted once: a file may have as
+ * many numbers as cells. */
+static ls_status put_pooled(ls_ctx *ctx, const answers *from, const char *key, json_t *rows) {
+    const size_t all = cell_count(from);
+    numbered *list = ls_new(ctx, all + 1, sizeof *list);
+    run *runs = ls_new(ctx, all + 1, sizeof *runs);
+    size_t count = 0, run_count = 0;
+    ls_status status = list == NULL || runs == NULL ? LS_ENOMEM : LS_OK;
+    for (int64_t i = 0; status == LS_OK && i < from->count; i++) {
+        const json_t *cells = json_object_get(from->said[i], "cells");
+        for (size_t c = 0; c < json_array_size(cells); c++) {
+            const json_t *cell = json_array_get(cells, c);
+            const double number = ls__number(json_object_get(cell, key));
+            if (isfinite(number)) list[count++] = (numbered){cell, number, i, c};
+        }
+    }
+    if (status == LS_OK) qsort(list, count, sizeof *list, by_number);
+    for (size_t i = 0, next; i < count; i = next) {
+        for (next = i; next < count && list[next].number == list[i].number;) next++;
+        if (list[i].seed == 0) runs[run_count++] = (run){list + i, next - i};
+    }
+    if (status == LS_OK) qsort(runs, run_count, sizeof *runs, by_first);
+    for (size_t r = 0; r < run_count; r++)
+        json_array_append_new(rows, pooled_row(from, key, runs[r].at, runs[r].count));
+    ls_free(ctx, list);
+    ls_free(ctx, runs);
+    return status;
+}
+
+static ls_status curve_json(ls_ctx *ctx, const answers *from, const char *key, json_t **out) {
+    const json_t *cells = json_object_get(from->said[0], "cells");
+    *out = json_array();
+    if (strcmp(key, "position") != 0) return put_pooled(ctx, from, key, *out);
+    for (size_t i = 0; i < json_array_size(cells); i++)
+        if (json_object_get(json_array_get(cells, i), key) != NULL)
+            json_array_append_new(*out, position_row(from, i));
+    return LS_OK;
+}
+
+static ls_status suite_json(ls_ctx *ctx, const ls_study_suite *suite, const answers *from,
+                            json_t **made) {
+    ls_status status = LS_OK;
     static const char *const same[] = {"form", "measure", "chance", "data", "n"};
-    json_t *out = json_pack("{s:s, s:s, s:I}", "name", suite->name, "suite", suite->type->name,
-                            "seeds", (json_int_t)from->count);
+    json_t *out = *made = json_pack("{s:s, s:s, s:I}", "name", suite->name, "suite",
+                                    suite->type->name, "seeds", (json_int_t)from->count);
     json_t *cells = json_array(), *seeds = json_array();
     const json_t *first = from->count == 0 ? NULL : from->said[0];
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
@@ -312,12 +371,14 @@ static json_t *suite_json(const ls_study_suite *suite, const answers *from) {
     json_decref(references);
     const char *key = along(json_array_get(cells, 0));
     if (key != NULL) {
+        json_t *curve;
         json_object_set_new(out, "x", json_string(key));
-        json_object_set_new(out, "curve", curve_json(from, key));
+        status = curve_json(ctx, from, key, &curve);
+        json_object_set_new(out, "curve", curve);
     }
     json_object_set_new(out, "by_seed", seeds);
     json_object_set_new(out, "cells", cells);
-    return out;
+    return status;
 }
 
 static ls_status read_answers(const ls_study *study, size_t arm, size_t index, answers *out) {
@@ -340,7 +401,9 @@ ls_status ls_study_suites_json(const ls_study *study, size_t arm, json_t **out) 
     for (size_t i = 0; i < about->suite_count; i++) {
         answers from;
         ls_status status = read_answers(study, arm, i, &from);
-        if (status == LS_OK) json_array_append_new(*out, suite_json(&about->suites[i], &from));
+        json_t *suite = NULL;
+        if (status == LS_OK) status = suite_json(study->ctx, &about->suites[i], &from, &suite);
+        if (suite != NULL) json_array_append_new(*out, suite);
         for (int64_t k = 0; k < from.count; k++) json_decref(from.said[k]);
         if (status != LS_OK) {
             json_decref(*out);

@@ -1,5 +1,5 @@
 /* Study files of hostile origin: any bytes are a study or an error. After a NUL comes what a job is
- * to have measured; it goes through the results into the page. */
+ * to have measured, a suite too; it goes through the results into the page. */
 #include "base/json.h"
 #include "fuzz_folder.h"
 #include "study/study.h"
@@ -18,6 +18,8 @@ static void publish(ls_ctx *ctx, ls_study *study, const uint8_t *bytes, size_t l
             continue;
         (void)ls_study_store(study, i, seed, true, result);
         if (study->arms[i].parent < 0) (void)ls_study_store(study, i, seed, false, result);
+        for (size_t k = 0; k < study->arms[i].suite_count && k < 2; k++)
+            (void)ls_study_store(study, i, seed, LS_STUDY_ASK + k, result);
     }
     (void)ls_study_publish(study, true);
 end:

@@ -17,21 +17,61 @@ static double score_at(const json_t *cell, const char *metric) {
     return member(json_object_get(cell, "metrics"), metric);
 }
 
+/* A cell by what it is of; what it does not say is below all numbers. Sorted, so that other cells of
+ * the same head are found at once. */
+typedef struct entry {
+    double length, layer, head;
+    size_t index;
+    json_t *cell;
+} entry;
+
+static double known(const json_t *cell, const char *key) {
+    const double value = member(cell, key);
+    return isnan(value) ? -INFINITY : value;
+}
+
+static entry entry_of(const json_t *cells, size_t index) {
+    json_t *cell = json_array_get(cells, index);
+    return (entry){known(cell, "length"), known(cell, "layer"), known(cell, "head"), index, cell};
+}
+
+static int by_head(const entry *x, const entry *y) {
+    if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
+    if (x->head != y->head) return x->head < y->head ? -1 : 1;
+    return 0;
+}
+
+static int by_length(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (x->length != y->length) return x->length < y->length ? -1 : 1;
+    const int heads = by_head(x, y);
+    return heads != 0 ? heads : x->index < y->index ? -1 : x->index > y->index;
+}
+
 /* Cells of the whole model leave the list, for one that rises with the length. */
-static void take_model(json_t *cells, json_t *model) {
-    for (size_t i = 0; i < json_array_size(cells);) {
-        json_t *cell = json_array_get(cells, i);
-        size_t at = 0;
-        if (json_object_get(cell, "layer") != NULL) {
-            i++;
-            continue;
-        }
-        while (at < json_array_size(model) &&
-               member(json_array_get(model, at), "length") < member(cell, "length"))
-            at++;
-        json_array_insert(model, at, cell);
-        json_array_remove(cells, i);
+static ls_status take_model(ls_ctx *ctx, json_t *cells, json_t *model) {
+    const size_t all = json_array_size(cells);
+    entry *list = ls_new(ctx, all + 1, sizeof *list);
+    json_t *heads = json_array();
+    size_t count = 0;
+    int failed = heads == NULL;
+    if (list == NULL) {
+        json_decref(heads);
+        return LS_ENOMEM;
     }
+    for (size_t i = 0; i < all && !failed; i++) {
+        json_t *cell = json_array_get(cells, i);
+        if (json_object_get(cell, "layer") != NULL)
+            failed = json_array_append(heads, cell);
+        else
+            list[count++] = entry_of(cells, i);
+    }
+    qsort(list, count, sizeof *list, by_length);
+    for (size_t i = 0; i < count && !failed; i++) failed = json_array_append(model, list[i].cell);
+    failed = failed || json_array_clear(cells) != 0 || json_array_extend(cells, heads) != 0;
+    json_decref(heads);
+    ls_free(ctx, list);
+    return failed ? LS_FAIL(ctx, LS_ENOMEM, "no memory for the results") : LS_OK;
 }
 
 static double shortest_of(const json_t *cells) {
@@ -39,17 +79,6 @@ static double shortest_of(const json_t *cells) {
     for (size_t i = 0; i < json_array_size(cells); i++)
         least = fmin(least, member(json_array_get(cells, i), "length"));
     return least;
-}
-
-/* The cell of the same head at another length. */
-static const json_t *same_head(const json_t *cells, const json_t *as, double length) {
-    for (size_t i = 0; i < json_array_size(cells); i++) {
-        const json_t *cell = json_array_get(cells, i);
-        if (member(cell, "length") == length && member(cell, "layer") == member(as, "layer") &&
-            member(cell, "head") == member(as, "head"))
-            return cell;
-    }
-    return NULL;
 }
 
 /* ---- the strongest ---- */
@@ -134,32 +163,35 @@ static void tell_change(ls_ctx *ctx, const change *c, json_t *changes, json_t *s
 }
 
 /* At each length beyond the shortest, the heads that changed most. */
-static ls_status find_changes(ls_ctx *ctx, const json_t *cells, double shortest, json_t *changes,
-                              json_t *summary) {
+static ls_status find_changes(ls_ctx *ctx, const json_t *cells, json_t *changes, json_t *summary) {
     const size_t all = json_array_size(cells);
     change *list = ls_new(ctx, all + 1, sizeof *list);
-    double length = shortest;
-    if (list == NULL) return LS_ENOMEM;
-    for (;;) {
-        double next = INFINITY;
-        size_t count = 0;
-        for (size_t i = 0; i < all; i++) {
-            const double at = member(json_array_get(cells, i), "length");
-            if (at > length) next = fmin(next, at);
-        }
-        if (!isfinite(next)) break;
-        length = next;
-        for (size_t i = 0; i < all; i++) {
-            const json_t *to = json_array_get(cells, i);
-            const json_t *from =
-                member(to, "length") == length ? same_head(cells, to, shortest) : NULL;
-            if (from != NULL) list[count++] = change_of(from, to);
+    entry *at = ls_new(ctx, all + 1, sizeof *at);
+    size_t used = 0, first = 0;
+    if (list == NULL || at == NULL) {
+        ls_free(ctx, list);
+        ls_free(ctx, at);
+        return LS_ENOMEM;
+    }
+    for (size_t i = 0; i < all; i++) {
+        at[used] = entry_of(cells, i);
+        if (isfinite(at[used].length)) used++;
+    }
+    qsort(at, used, sizeof *at, by_length);
+    while (first < used && at[first].length == at[0].length) first++;
+    for (size_t from = first, to; from < used; from = to) {
+        size_t count = 0, base = 0;
+        for (to = from; to < used && at[to].length == at[from].length; to++) {
+            while (base < first && by_head(&at[base], &at[to]) < 0) base++;
+            if (base < first && by_head(&at[base], &at[to]) == 0)
+                list[count++] = change_of(at[base].cell, at[to].cell);
         }
         qsort(list, count, sizeof *list, by_size);
         for (size_t i = 0; i < count && i < CHANGES; i++)
             tell_change(ctx, &list[i], changes, summary);
     }
     ls_free(ctx, list);
+    ls_free(ctx, at);
     return LS_OK;
 }
 
@@ -187,7 +219,7 @@ ls_status ls_heads_finish(ls_ctx *ctx, json_t *results) {
     json_object_set_new(results, "summary", summary);
     if (model == NULL || changes == NULL || summary == NULL)
         return LS_FAIL(ctx, LS_ENOMEM, "no memory for the results");
-    take_model(cells, model);
+    LS_TRY(take_model(ctx, cells, model));
     const double shortest = shortest_of(cells);
     const json_t *best = next_strongest(cells, shortest, "prefix_matching", INFINITY);
     static const char *const kept[] = {"n", "score", "low", "high", "metrics"};
@@ -198,5 +230,5 @@ ls_status ls_heads_finish(ls_ctx *ctx, json_t *results) {
     tell_model(ctx, model, summary);
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
         tell_strongest(ctx, cells, shortest, told[i], summary);
-    return find_changes(ctx, cells, shortest, changes, summary);
+    return find_changes(ctx, cells, changes, summary);
 }
