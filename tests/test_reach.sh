@@ -77,6 +77,26 @@ echo '{"format": "longshot-reach-1", "jobs": {}}' >broken/reach.json
 refused 3 "is not the reach of a model" reach run out=broken budget=2s
 sed 's/"room": [0-9]*/"room": -3/' cut/reach.json >broken/reach.json
 refused 3 "room" reach run out=broken budget=2s
+forged() { # CHANGE (of `state`), part of the sentence
+    python3 -c 'import json, sys
+state = json.load(open("cut/reach.json"))
+jobs = state["jobs"]
+of = lambda kind: next(job for name, job in jobs.items() if name.startswith(kind + "/") and "refused" not in job)
+exec(sys.argv[1])
+json.dump(state, open("broken/reach.json", "w"))' "$1"
+    refused 3 "$2" reach run out=broken budget=2s
+}
+forged 'state["trained_length"] = -5' "trained_length. must be 64 to 64"
+forged 'state["spent_seconds"] = -1e300' "spent_seconds. of the reach must be a number from 0"
+forged 'of("middle")["cells"][0]["n"] = 1e300' "n. of cells must be a number from 0"
+# many cells take no longer than few: seconds of the processor
+python3 -c 'import json
+state = json.load(open("cut/reach.json"))
+cells = [{"length": i, "depth": 50, "n": 1, "score": 0.5} for i in range(1, 60001)]
+state["jobs"]["needle/as it is/64/1"] = {"cells": cells, "kind": 1, "size": 64, "took": 0.1}
+state["plan"]["rounds"] = 100
+json.dump(state, open("broken/reach.json", "w"))'
+(ulimit -t 20; exec "$program" reach run out=broken budget=3s --quiet) >/dev/null || fail "60,000 cells"
 "$program" train out=task task=copy model.layers=1 model.width=16 mixer.heads=2 train.steps=1 --quiet >/dev/null
 refused 2 "trained on a task" reach task budget=2s
 

@@ -86,30 +86,36 @@ static json_t *reading_of(const json_t *state, const char *variant) {
 
 /* ---- rounds ---- */
 
-static json_t *find_cell(json_t *cells, const json_t *like) {
+bool ls_reach_place(json_t *places, const json_t *cell, const char *const *keys, size_t count,
+                    size_t end, size_t *place) {
+    char key[ID];
+    size_t used = 0;
+    key[0] = '\0';
+    for (size_t i = 0; i < count && used < sizeof key; i++)
+        used += (size_t)snprintf(key + used, sizeof key - used, "%.17g ", real_of(cell, keys[i]));
+    const json_t *known = json_object_get(places, key);
+    *place = known == NULL ? end : (size_t)json_integer_value(known);
+    return known != NULL || json_object_set_new(places, key, json_integer((json_int_t)end)) == 0;
+}
+
+static json_t *find_cell(json_t *cells, json_t *places, const json_t *like) {
     static const char *const keys[] = {"length", "depth", "pairs", "position"};
-    size_t index;
-    json_t *cell;
-    json_array_foreach(cells, index, cell) {
-        bool same = true;
-        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
-            const double a = real_of(cell, keys[k]), b = real_of(like, keys[k]);
-            same = same && (a == b || (isnan(a) && isnan(b)));
-        }
-        if (same) return cell;
-    }
-    cell = json_deep_copy(like);
+    const size_t end = json_array_size(cells);
+    size_t place;
+    if (!ls_reach_place(places, like, keys, sizeof keys / sizeof keys[0], end, &place)) return NULL;
+    if (place < end) return json_array_get(cells, place);
+    json_t *cell = json_deep_copy(like);
     json_object_del(cell, "metrics");
     json_object_set_new(cell, "n", json_integer(0));
     json_object_set_new(cell, "score", json_real(0));
     return json_array_append_new(cells, cell) == 0 ? cell : NULL;
 }
 
-static void merge(json_t *cells, const json_t *from) {
+static void merge(json_t *cells, json_t *places, const json_t *from) {
     size_t index;
     json_t *one;
     json_array_foreach((json_t *)from, index, one) {
-        json_t *cell = find_cell(cells, one);
+        json_t *cell = find_cell(cells, places, one);
         const double before = real_of(cell, "n"), more = real_of(one, "n"), n = before + more;
         if (cell == NULL || !(n > 0)) continue;
         const double score = (before * real_of(cell, "score") + more * real_of(one, "score")) / n;
@@ -124,14 +130,15 @@ static void merge(json_t *cells, const json_t *from) {
 
 json_t *ls_reach_rounds(const json_t *state, const char *kind, const char *variant) {
     char start[ID];
-    json_t *cells = json_array(), *chance = NULL, *job;
+    json_t *cells = json_array(), *places = json_object(), *chance = NULL, *job;
     const char *key;
     snprintf(start, sizeof start, "%s/%s/", kind, variant);
     json_object_foreach(json_object_get(state, "jobs"), key, job) {
         if (strncmp(key, start, strlen(start)) != 0) continue;
-        merge(cells, json_object_get(job, "cells"));
+        merge(cells, places, json_object_get(job, "cells"));
         if (chance == NULL) chance = json_object_get(job, "chance");
     }
+    json_decref(places);
     if (json_array_size(cells) == 0) {
         json_decref(cells);
         return NULL;

@@ -7,21 +7,16 @@
 #include "report/page.h"
 #include "suite/lib/looker.h"
 
-static bool same_head(const json_t *a, const json_t *b) {
-    static const char *const keys[] = {"length", "layer", "head"};
-    bool same = true;
-    for (size_t i = 0; i < 3; i++) {
-        const json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
-        same = same && ((x == NULL && y == NULL) || json_equal(x, y));
-    }
-    return same;
+static double samples_of(const json_t *cell) {
+    const double n = ls_member_real(cell, "n");
+    return n > 0 ? n : 0;
 }
 
 /* The mean of both by their samples. */
 static void add_cell(json_t *to, const json_t *from) {
     json_t *metrics = json_object_get(to, "metrics"), *value;
     const json_t *more = json_object_get(from, "metrics");
-    const double n = ls_member_real(to, "n"), m = ls_member_real(from, "n");
+    const double n = samples_of(to), m = samples_of(from);
     const char *key;
     json_object_foreach(metrics, key, value) {
         const double mean =
@@ -33,31 +28,33 @@ static void add_cell(json_t *to, const json_t *from) {
         json_object_set(to, "score", json_object_get(metrics, "prefix_matching"));
 }
 
-/* Adds the cells of a round, which are in the order of those of the same length before. */
-static void merge(json_t *cells, const json_t *more) {
-    size_t at = 0, index;
+/* Adds the cells of a round. */
+static void merge(json_t *cells, json_t *places, const json_t *more) {
+    static const char *const keys[] = {"length", "layer", "head"};
+    size_t index, place;
     json_t *cell;
-    while (at < json_array_size(cells) &&
-           !same_head(json_array_get(cells, at), json_array_get(more, 0)))
-        at++;
     json_array_foreach((json_t *)more, index, cell) {
-        json_t *to = json_array_get(cells, at + index);
-        if (to == NULL)
+        const size_t end = json_array_size(cells);
+        if (!ls_reach_place(places, cell, keys, 3, end, &place)) continue;
+        if (place < end)
+            add_cell(json_array_get(cells, place), cell);
+        else
             json_array_append_new(cells, json_deep_copy(cell));
-        else if (same_head(to, cell))
-            add_cell(to, cell);
     }
 }
 
 json_t *ls_reach_heads(ls_ctx *ctx, const json_t *state) {
     json_t *cells = json_array(), *model = json_array(), *job;
+    json_t *places = json_object(), *model_places = json_object();
     json_t *results = json_pack("{s:o}", "cells", cells);
     const char *key;
     json_object_foreach(json_object_get(state, "jobs"), key, job) {
         if (strncmp(key, "heads/", 6) != 0 || json_object_get(job, "cells") == NULL) continue;
-        merge(cells, json_object_get(job, "cells"));
-        merge(model, json_object_get(job, "model_scores"));
+        merge(cells, places, json_object_get(job, "cells"));
+        merge(model, model_places, json_object_get(job, "model_scores"));
     }
+    json_decref(places);
+    json_decref(model_places);
     const bool any = json_array_size(cells) > 0;
     json_array_extend(cells, model);
     json_decref(model);

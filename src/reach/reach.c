@@ -173,35 +173,6 @@ static ls_status state_path(ls_reach *reach, char *out, size_t bytes) {
     return ls_path_join(reach->ctx, out, bytes, reach->folder, "reach.json");
 }
 
-/* A plan that this program could have made. */
-static ls_status check_plan(const ls_reach *reach, const char *path, const json_t *state) {
-    const int64_t trained = reach->model.trained.config.trained_length;
-    const struct {
-        const char *key;
-        int64_t low, high;
-    } ranges[] = {{"room", 1, 64 * trained}, {"tokens", 1, 2000000000}, {"needle_tokens", 1, 1000},
-                  {"chunk", 1, 4096},        {"batch", 1, 4096},        {"depths", 1, 100},
-                  {"candidates", 2, 256},    {"rounds", 1, 1000}};
-    const json_t *plan = json_object_get(state, "plan"), *variant;
-    const char *protocol = NULL;
-    size_t index;
-    int64_t value;
-    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
-        LS_TRY(ls_json_int(reach->ctx, plan, ranges[i].key, path, ranges[i].low, ranges[i].high,
-                           &value));
-    LS_TRY(ls_json_text(reach->ctx, plan, "protocol", path, &protocol));
-    json_array_foreach(json_object_get(state, "variants"), index, variant) {
-        const char *key;
-        json_t *setting;
-        LS_TRY(ls_json_text(reach->ctx, variant, "name", path, &protocol));
-        json_object_foreach(json_object_get(variant, "settings"), key, setting) {
-            if (strncmp(key, "extend", 6) == 0 && json_is_string(setting)) continue;
-            return LS_FAIL(reach->ctx, LS_EINPUT, "%s: a variant has settings that are none", path);
-        }
-    }
-    return LS_OK;
-}
-
 /* What an earlier call measured, if it was of the same model, text and seed. */
 static ls_status load_state(ls_reach *reach) {
     char path[LS_TRAINED_PATH];
@@ -226,7 +197,7 @@ static ls_status load_state(ls_reach *reach) {
                        "%s is of other weights, another corpus or another seed: give another out=, "
                        "or remove it",
                        path);
-    return check_plan(reach, path, old);
+    return ls_reach_check(reach->ctx, path, old, reach->model.trained.config.trained_length);
 }
 
 ls_status ls_reach_save(ls_reach *reach, bool page) {

@@ -101,6 +101,13 @@ ls_status ls_reach_resolution(ls_reach *reach, int64_t length, json_t **result);
 /* tokens 0: as planned. */
 ls_status ls_reach_perplexity(ls_reach *reach, int64_t length, int64_t tokens, json_t **result);
 
+/* What was read from `path`: every number in its range, for a model of that trained length. */
+ls_status ls_reach_check(ls_ctx *ctx, const char *path, const json_t *state, int64_t trained);
+/* Where a cell's like stands in a list of `end` cells, told by the numbers under these keys: its
+ * place, or `end`, which is then its own. `places` is an object, empty at first. False: no memory. */
+bool ls_reach_place(json_t *places, const json_t *cell, const char *const *keys, size_t count,
+                    size_t end, size_t *place);
+
 /* Members of state: */
 int64_t ls_reach_planned(const ls_reach *reach, const char *key);
 const char *ls_reach_variant(const ls_reach *reach, int64_t variant); /* its name; NULL: no more */

@@ -165,6 +165,21 @@ static ls_status arm_clock(ls_reach *reach, double expected) {
                              reach->hooks->stop, &reach->deadline);
 }
 
+static bool has_no_turn(const ls_reach *reach, const ls_reach_job *job, char id[ID]) {
+    ls_reach_job_id(reach, job, id, ID);
+    return is_done(reach, id) || is_refused(reach, *job);
+}
+
+static ls_status check_stop(const ls_reach *reach) {
+    return ls_reach_stopped(reach)
+               ? LS_FAIL(reach->ctx, LS_ESTOP, "stopped; the same command goes on from here")
+               : LS_OK;
+}
+
+static void leave_out(ls_reach *reach, const char *id) {
+    json_array_append_new(json_object_get(reach->state, "left_out"), json_string(id));
+}
+
 /* One job, if the time allows it; what is left out is noted. */
 static ls_status take_turn(ls_reach *reach, turns *t, size_t index) {
     const ls_reach_job *job = &t->jobs[index];
@@ -172,10 +187,7 @@ static ls_status take_turn(ls_reach *reach, turns *t, size_t index) {
     const part p = part_of(job->kind, job->variant > 0);
     char id[ID];
     t->over[index] = true;
-    ls_reach_job_id(reach, job, id, sizeof id);
-    if (is_done(reach, id) || is_refused(reach, *job)) return LS_OK;
-    if (ls_reach_stopped(reach))
-        return LS_FAIL(reach->ctx, LS_ESTOP, "stopped; the same command goes on from here");
+    if (has_no_turn(reach, job, id)) return LS_OK;
     const double expected = estimate(reach, job);
     if (expected < seconds_left(reach)) {
         LS_TRY(arm_clock(reach, expected));
@@ -184,8 +196,21 @@ static ls_status take_turn(ls_reach *reach, turns *t, size_t index) {
         if (status != LS_ESTOP || ls_reach_stopped(reach)) return status;
         reach->ctx->error = (ls_error){0}; /* the time is up, and nobody asked for the end */
     }
-    json_array_append_new(json_object_get(reach->state, "left_out"), json_string(id));
+    leave_out(reach, id);
     return LS_OK;
+}
+
+/* What has no turn any more, without a look at what it would take: a plan may have far more jobs
+ * than there is time to think about. */
+static void pass_over(ls_reach *reach, turns *t, bool late) {
+    char id[ID];
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->over[i]) continue;
+        t->over[i] = has_no_turn(reach, &t->jobs[i], id);
+        if (t->over[i] || !late) continue;
+        leave_out(reach, id);
+        t->over[i] = true;
+    }
 }
 
 ls_status ls_reach_turns(ls_reach *reach, bool late) {
@@ -193,9 +218,13 @@ ls_status ls_reach_turns(ls_reach *reach, bool late) {
     LS_TRY(ls_reach_jobs(reach, late, &t.jobs, &t.count));
     t.over = ls_new(reach->ctx, t.count + 1, sizeof *t.over);
     ls_status status = t.over == NULL ? LS_ENOMEM : LS_OK;
-    count_used(reach, &t);
-    for (size_t next; status == LS_OK && next_job(reach, &t, &next);)
-        status = take_turn(reach, &t, next);
+    if (status == LS_OK) count_used(reach, &t);
+    if (status == LS_OK) pass_over(reach, &t, false);
+    for (size_t next; status == LS_OK && next_job(reach, &t, &next);) {
+        status = check_stop(reach);
+        if (status == LS_OK && seconds_left(reach) <= 0) pass_over(reach, &t, true);
+        if (status == LS_OK && !t.over[next]) status = take_turn(reach, &t, next);
+    }
     ls_free(reach->ctx, t.over);
     ls_free(reach->ctx, t.jobs);
     return status;
