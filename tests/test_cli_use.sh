@@ -222,6 +222,7 @@ refuses 2 "to=markdown" report sum.json
 sed 's/"spread": [0-9.e-]*/"spread": -1/' sum.json >bad.json
 refuses 3 "bad.json: .spread. of sparse, row 1, must be a number from 0" report bad.json to=markdown
 refuses 3 "bad.json: .spread." $small out=bad.json add=true
+refuses 3 "bad.json: .spread." $small compare=bad.json
 head -c 300 sum.json >bad.json
 refuses 3 "bad.json" report bad.json to=markdown
 refuses 2 "has no effect here" bench add=true

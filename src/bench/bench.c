@@ -95,7 +95,7 @@ static const struct {
     {"memory", NULL},
     {"ranks", ls_bench_ranks},
 };
-enum { PARTS = sizeof parts / sizeof parts[0], RESULT_BYTES = 16 << 20 };
+enum { PARTS = sizeof parts / sizeof parts[0] };
 
 static bool wants(const ls_bench *bench, const char *name) {
     const size_t length = strlen(name);
@@ -330,7 +330,7 @@ static ls_status show_table(ls_bench *bench) {
 static ls_status measure_and_keep(ls_bench *bench) {
     const ls_bench_settings *settings = bench->settings;
     if (settings->compare[0] != '\0')
-        LS_TRY(ls_json_read(bench->ctx, settings->compare, RESULT_BYTES, &bench->before));
+        LS_TRY(ls_figures_read(bench->ctx, settings->compare, &bench->before));
     if (settings->add && ls_path_exists(settings->out))
         LS_TRY(ls_figures_read(bench->ctx, settings->out, &bench->kept));
     LS_TRY(measure(bench));
