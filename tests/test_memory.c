@@ -32,6 +32,15 @@ static const struct {
     {"fp8", "train.dtype=fp8", 0},
     {"accumulate", "train.accumulate=2", 0},
     {"carry in parts", "data.loader=stream train.carry=512 train.accumulate=2", 15},
+    {"f64", "train.dtype=f64", 0},
+    {"context", "train.context=4", 14},
+    {"validation", "data.validation_share=0.2 train.validate_every=1 train.validate_tokens=4096",
+     15},
+    {"rows of memory", "model.segment=32 model.memory=8 data.loader=stream train.carry=512", 15},
+    {"slots of memory",
+     "model.segment=32 model.memory=8 model.memory_kind=slots model.memory_heads=2 "
+     "data.loader=stream train.carry=512",
+     15},
 };
 enum { MODES = sizeof modes / sizeof modes[0] };
 
@@ -119,6 +128,27 @@ static void test_training(void **state) {
         print_message("%s: %zu mixers\n", modes[mode].name, measured);
         assert_true(measured >= (modes[mode].least == 0 ? ls_mixer_count : modes[mode].least));
     }
+}
+
+/* Adapters, whose base is a run of the same mixer. */
+static void test_adapters(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    char words[600];
+    snprintf(words, sizeof words,
+             "train.from=%s train.lora.rank=16 train.lora.targets=all train.lora.embeddings=true",
+             fixture_path("base"));
+    size_t measured = 0;
+    for (size_t i = 0; i < ls_mixer_count; i++) {
+        const ls_mixer_type *type = ls_mixer_types[i];
+        if ((type->traits & LS_MIXER_CAUSAL) == 0) continue; /* other tasks have other heads */
+        if (train(&ctx, type, "", NULL) != LS_OK) fail_msg("%s: %s", type->name, ctx.error.message);
+        assert_int_equal(rename(fixture_path("run"), fixture_path("base")), 0);
+        measured += measure_training(type, "adapters", words);
+        assert_int_equal(ls_folder_remove(&ctx, fixture_path("base")), LS_OK);
+    }
+    print_message("adapters: %zu mixers\n", measured);
+    assert_true(measured >= 15);
 }
 
 /* Images that are kept, 20.5 MB of them. */
@@ -210,9 +240,9 @@ static int make_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training),      cmocka_unit_test(test_kept_samples),
-        cmocka_unit_test(test_long_training), cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_protocols),
+        cmocka_unit_test(test_training),     cmocka_unit_test(test_adapters),
+        cmocka_unit_test(test_kept_samples), cmocka_unit_test(test_long_training),
+        cmocka_unit_test(test_evaluation),   cmocka_unit_test(test_protocols),
     };
     return cmocka_run_group_tests(tests, make_all, fixture_remove);
 }
