@@ -1,4 +1,4 @@
-/* Tier: threads. */
+/* Tier: threads, memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

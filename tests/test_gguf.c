@@ -1,5 +1,6 @@
 /* GGUF: every type is unpacked as its public code does, what is written is read back, and broken
- * files are refused with a reason. */
+ * files are refused with a reason.
+ * Tier: memory. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

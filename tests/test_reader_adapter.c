@@ -1,5 +1,6 @@
 /* Folders that peft writes, row by row: what is merged against W + s B A computed here, and the
- * sentence that refuses what is not understood. */
+ * sentence that refuses what is not understood.
+ * Tier: memory. */
 #include "reader_edges.h"
 
 #include <math.h>

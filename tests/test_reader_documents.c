@@ -1,5 +1,6 @@
 /* Pages whose numbers come from figures, row by row: what is right, and the sentence for what is
- * not. Pages, tables and figures where memory ends: the same, or none. */
+ * not. Pages, tables and figures where memory ends: the same, or none.
+ * Tier: memory. */
 #include "reader_edges.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Readers at their edges: paths that cannot be opened, GGUF files that contradict themselves, parts
- * of results that are of another type, and what the writers refuse. */
+ * of results that are of another type, and what the writers refuse.
+ * Tier: memory. */
 #include "reader_edges.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* Public checkpoints as folders, row by row: what config.json makes of the settings, which tensors
- * count, and the sentence that refuses what is not understood. */
+ * count, and the sentence that refuses what is not understood.
+ * Tier: memory. */
 #include "reader_edges.h"
 
 #include "failing_allocator.h"

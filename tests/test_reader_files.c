@@ -1,5 +1,6 @@
 /* Readers of whole files against tables: manifests of checkpoints, vocabularies and numbers of GGUF
- * files, the configuration beside a SentencePiece model; and what the writer of GGUF refuses. */
+ * files, the configuration beside a SentencePiece model; and what the writer of GGUF refuses.
+ * Tier: memory. */
 #include "base/json.h"
 #include "data/tokenizer.h"
 #include "model/gguf_write.h"

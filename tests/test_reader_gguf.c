@@ -1,5 +1,6 @@
 /* GGUF files as models, row by row: what their keys make of the settings, and the sentence that
- * refuses what is not understood. */
+ * refuses what is not understood.
+ * Tier: memory. */
 #include "reader_edges.h"
 
 #include <stdlib.h>

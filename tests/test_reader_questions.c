@@ -1,5 +1,6 @@
 /* Questions about documents, row by row: what a file in the form of SQuAD or HotpotQA holds, and the
- * sentence that refuses it. */
+ * sentence that refuses it.
+ * Tier: memory. */
 #include "reader_edges.h"
 
 #include <stdlib.h>

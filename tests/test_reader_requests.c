@@ -1,4 +1,5 @@
-/* Requests, row by row: what is made of a body, and the sentence that refuses it. */
+/* Requests, row by row: what is made of a body, and the sentence that refuses it.
+ * Tier: memory. */
 #include "reader_edges.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Readers against tables: each row is one thing that a file says, and the sentence that refuses it,
- * or what is made of it. */
+ * or what is made of it.
+ * Tier: memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* Tokenizers at their edges: vocabularies, patterns and fields that no tool writes, learning,
- * loading and exporting without memory, broken text, and a stop in the midst. */
+ * loading and exporting without memory, broken text, and a stop in the midst.
+ * Tier: memory. */
 #include "reader_edges.h"
 
 #include <signal.h>

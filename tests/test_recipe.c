@@ -1,4 +1,5 @@
-/* Recipes: what is read, and what is refused in which words. */
+/* Recipes: what is read, and what is refused in which words.
+ * Tier: memory. */
 #include "base/settings.h"
 #include "harness.h"
 

@@ -1,4 +1,5 @@
-/* safetensors: what is written is read back, and broken files are refused with a reason. */
+/* safetensors: what is written is read back, and broken files are refused with a reason.
+ * Tier: memory. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

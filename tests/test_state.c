@@ -1,5 +1,6 @@
 /* Saved states of hostile origin: what cannot be the state of a stream at its position is refused
- * before anything is changed, and what is accepted can be run. */
+ * before anything is changed, and what is accepted can be run.
+ * Tier: memory. */
 #include "state_fixture.h"
 
 #include "failing_allocator.h"
