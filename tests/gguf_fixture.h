@@ -94,7 +94,7 @@ static inline void gguf_fixture_open(ls_ctx *ctx, const char *path, gguf_fixture
     uint64_t tensors, keys;
     const uint8_t *magic;
     *f = (gguf_fixture){.vocabulary = ls_gguf_vocabulary_empty};
-    assert_int_equal(ls_whole_read(ctx, path, &f->whole), LS_OK);
+    assert_int_equal(ls_whole_read(ctx, path, false, &f->whole), LS_OK);
     ls_reader r = {f->whole.bytes, f->whole.length};
     assert_true(ls_reader_take(&r, 4, &magic) && memcmp(magic, "GGUF", 4) == 0);
     assert_true(ls_reader_u32(&r, &version) && ls_reader_u64(&r, &tensors));

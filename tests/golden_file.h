@@ -24,7 +24,7 @@ static inline void golden_open(golden *g, const char *name) {
     uint64_t length;
     ls_ctx ctx = ls_ctx_default();
     snprintf(path, sizeof path, "%s/tests/golden/%s", LS_TEST_SOURCE, name);
-    assert_int_equal(ls_whole_read(&ctx, path, &g->whole), LS_OK);
+    assert_int_equal(ls_whole_read(&ctx, path, false, &g->whole), LS_OK);
     memcpy(&length, g->whole.bytes, 8);
     assert_true(length < g->whole.length);
     assert_int_equal(

@@ -1,11 +1,13 @@
 /* Checkpoints that are cut or written to while they are read: an error, not SIGBUS, and no weights
- * that nobody wrote. Signals while weights are checked. */
+ * that nobody wrote. Signals while weights are checked, and while a file is read. */
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -20,7 +22,7 @@
 static void copy_file(const char *from, const char *to) {
     ls_ctx ctx = ls_ctx_default();
     ls_whole whole;
-    assert_int_equal(ls_whole_read(&ctx, from, &whole), LS_OK);
+    assert_int_equal(ls_whole_read(&ctx, from, false, &whole), LS_OK);
     assert_int_equal(ls_file_write(&ctx, to, whole.bytes, whole.length), LS_OK);
     ls_whole_free(&whole);
 }
@@ -120,14 +122,14 @@ static void sources(void **state) {
     assert_int_equal(ls_source_check(&ctx, source), LS_EINPUT);
     ls_source_close(&ctx, source);
     ctx.error = (ls_error){0};
-    assert_int_equal(ls_whole_read(&ctx, path, &whole), LS_OK);
+    assert_int_equal(ls_whole_read(&ctx, path, false, &whole), LS_OK);
     assert_memory_equal(whole.bytes, "1234", whole.length);
     ls_whole_free(&whole);
     struct stat about;
     const char *system_file = "/sys/kernel/mm/transparent_hugepage/enabled";
     if (stat(system_file, &about) != 0 || about.st_size < 1024)
         test_skip("no file of the system says more bytes than it has");
-    assert_int_equal(ls_whole_read(&ctx, system_file, &whole), LS_EINPUT);
+    assert_int_equal(ls_whole_read(&ctx, system_file, false, &whole), LS_EINPUT);
     assert_non_null(strstr(ctx.error.message, "was cut while it was read"));
 }
 
@@ -141,7 +143,8 @@ static void ends(void **state) {
     ls_ctx ctx = ls_ctx_default();
     memset(nines, '9', sizeof nines);
     const char *path = fixture_file("nines", nines, sizeof nines);
-    for (int i = 0; i < 2; i++) assert_int_equal(ls_whole_read(&ctx, path, &whole[i]), LS_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ls_whole_read(&ctx, path, false, &whole[i]), LS_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(whole[i].length, sizeof nines);
         assert_int_equal(whole[i].bytes[whole[i].length], 0);
@@ -225,11 +228,38 @@ static void stops(void **state) {
     ls_trained_clear(&trained);
 }
 
+static volatile int signalled;
+
+static void hear(int signal) {
+    signalled = signal;
+}
+
+/* A file that is read whole takes long enough for a signal to come between its pieces. */
+static void stops_within(void **state) {
+    (void)state;
+    const struct itimerval soon = {.it_value = {.tv_usec = 5000}};
+    const char *path = fixture_text("large", "x");
+    ls_ctx ctx = ls_ctx_default();
+    ls_whole whole;
+    assert_int_equal(truncate(path, 1 << 30), 0);
+    ctx.stop = &signalled;
+    assert_true(signal(SIGALRM, hear) != SIG_ERR);
+    assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+    assert_int_equal(ls_whole_read(&ctx, path, true, &whole), LS_ESTOP);
+    assert_null(whole.bytes);
+    ctx.error = (ls_error){0};
+    assert_int_equal(truncate(path, 3 << 20), 0);
+    assert_int_equal(ls_whole_read(&ctx, path, false, &whole), LS_OK);
+    assert_int_equal(whole.length, 3 << 20);
+    ls_whole_free(&whole);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoints_that_change),
         cmocka_unit_test(long_descriptions),
         cmocka_unit_test(stops),
+        cmocka_unit_test(stops_within),
         cmocka_unit_test(sources),
         cmocka_unit_test(ends),
     };

@@ -53,7 +53,8 @@ typedef struct golden {
 
 static void golden_open(ls_ctx *ctx, golden *g) {
     uint64_t length;
-    expect(ctx, ls_whole_read(ctx, LS_TEST_SOURCE "/tests/golden/fp8.safetensors", &g->whole));
+    expect(ctx,
+           ls_whole_read(ctx, LS_TEST_SOURCE "/tests/golden/fp8.safetensors", false, &g->whole));
     memcpy(&length, g->whole.bytes, 8);
     g->begin = 8 + (size_t)length;
     assert_true(g->begin < g->whole.length);

@@ -40,7 +40,7 @@ static void test_paths(void **state) {
     expect("what stays", ls_folder_remove(&ctx, "/proc/version"), &ctx, "removing");
     expect("a folder without sync", ls_folder_sync(&ctx, "/proc"), &ctx, NULL);
     expect("a long join", ls_path_join(&ctx, joined, sizeof joined, "/tmp", "name"), &ctx, "");
-    expect("an empty file", ls_whole_read(&ctx, in_folder("empty"), &whole), &ctx, NULL);
+    expect("an empty file", ls_whole_read(&ctx, in_folder("empty"), false, &whole), &ctx, NULL);
     assert_int_equal(whole.length, 0);
     assert_non_null(whole.bytes); /* whoever adds to it may */
     ls_whole_free(&whole);
@@ -73,7 +73,7 @@ static void test_strange_files(void **state) {
     expect("no bytes", LS_EIO, &ctx, "reading /proc/self/mem: ");
     assert_int_equal(ls_file_write(&ctx, in_folder("large"), "", 0), LS_OK);
     assert_int_equal(truncate(in_folder("large"), ((off_t)4 << 30) + 1), 0);
-    expect("a large file", ls_whole_read(&ctx, in_folder("large"), &whole), &ctx,
+    expect("a large file", ls_whole_read(&ctx, in_folder("large"), false, &whole), &ctx,
            "has 4294967297 bytes; at most 4294967296 are read");
     assert_null(whole.bytes);
     assert_int_equal(unlink(in_folder("large")), 0);

@@ -106,20 +106,24 @@ ls_status ls_file_hash(ls_ctx *ctx, const char *path, bool stops, size_t *length
 }
 
 /* The file's bytes in room for them; one that is cut meanwhile has fewer. */
-static ls_status read_into(ls_ctx *ctx, int fd, const char *path, ls_whole *into) {
+static ls_status read_into(ls_ctx *ctx, int fd, const char *path, bool stops, ls_whole *into) {
+    enum { PIECE = 1 << 20 }; /* a slow disk has it in a tenth of a second */
     size_t got = 1, done = 0;
     ls_status status = LS_OK;
     while (status == LS_OK && got > 0 && done < into->length) {
-        status = read_some(ctx, fd, path, (char *)(uintptr_t)into->bytes + done,
-                           into->length - done, &got);
-        done += got;
+        const size_t left = into->length - done;
+        if (stops) status = ls_check_stop(ctx, "reading a file");
+        if (status == LS_OK)
+            status = read_some(ctx, fd, path, (char *)(uintptr_t)into->bytes + done,
+                               left < PIECE ? left : PIECE, &got);
+        if (status == LS_OK) done += got;
     }
     if (status == LS_OK && done < into->length)
         status = LS_FAIL(ctx, LS_EINPUT, "%s was cut while it was read", path);
     return status;
 }
 
-ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out) {
+ls_status ls_whole_read(ls_ctx *ctx, const char *path, bool stops, ls_whole *out) {
     const size_t most = (size_t)4 << 30;
     int fd;
     *out = (ls_whole){.bytes = (const uint8_t *)""}; /* of an empty file: readers add to it */
@@ -138,7 +142,7 @@ ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out) {
     }
     if (bytes != MAP_FAILED) {
         out->bytes = bytes;
-        status = read_into(ctx, fd, path, out);
+        status = read_into(ctx, fd, path, stops, out);
         if (status != LS_OK) munmap(bytes, room);
     }
     if (status != LS_OK) *out = (ls_whole){0};

@@ -18,12 +18,12 @@ ls_status ls_file_hash(ls_ctx *ctx, const char *path, bool stops, size_t *length
 
 /* A whole file of at most 4 GiB in pages of its own, with a zero byte behind it: read, not mapped,
  * since reading a mapping of a file that is cut meanwhile ends the process. An empty file gives
- * length 0. */
+ * length 0. Where `stops`, a signal ends it. */
 typedef struct ls_whole {
     const uint8_t *bytes;
     size_t length;
 } ls_whole;
-ls_status ls_whole_read(ls_ctx *ctx, const char *path, ls_whole *out);
+ls_status ls_whole_read(ls_ctx *ctx, const char *path, bool stops, ls_whole *out);
 void ls_whole_free(ls_whole *whole);
 
 /* A plain file to write: emptied, or to append to. LS_EIO where it cannot be, also where something

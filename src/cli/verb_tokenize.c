@@ -66,7 +66,7 @@ static ls_status run(ls_cli *cli) {
         text = input.bytes;
         length = input.length;
     } else if (text == NULL) {
-        LS_TRY_GOTO(ls_whole_read(ctx, about.file, &whole));
+        LS_TRY_GOTO(ls_whole_read(ctx, about.file, true, &whole));
         text = (const char *)whole.bytes;
         length = whole.length;
     }

@@ -68,7 +68,7 @@ static ls_status walk(ls_comparer *comparer, ls_status (*each)(ls_golden *record
     const char *path = comparer->keys->golden;
     ls_whole whole;
     ls_status status = LS_OK;
-    LS_TRY(ls_whole_read(ctx, path, &whole));
+    LS_TRY(ls_whole_read(ctx, path, true, &whole));
     const char *at = (const char *)whole.bytes, *end = at + whole.length;
     for (int64_t line = 1; status == LS_OK && at < end; line++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));

@@ -20,7 +20,7 @@ static ls_status open_source(ls_ctx *ctx, const char *path, ls_prompt_trial *tri
     ls_whole_free(&trial->whole);
     trial->open[0] = '\0';
     trial->lines = 0;
-    LS_TRY(ls_whole_read(ctx, path, &trial->whole));
+    LS_TRY(ls_whole_read(ctx, path, true, &trial->whole));
     const char *text = (const char *)trial->whole.bytes;
     for (size_t at = 0; at < trial->whole.length; at++) {
         if (!ls_array_reserve(ctx, &trial->starts, &trial->capacity, trial->lines + 1,

@@ -194,7 +194,7 @@ static ls_status take_parts(ls_ctx *ctx, const taking *t) {
     ls_whole text;
     size_t wanted = 0, at = 0;
     for (part = t->source->parts; part->key != NULL; part++) wanted += part->bytes;
-    LS_TRY(ls_whole_read(ctx, t->from, &text));
+    LS_TRY(ls_whole_read(ctx, t->from, true, &text));
     ls_status status = LS_OK;
     if (text.length != wanted || ls_hash(text.bytes, text.length) != t->source->hash)
         status =

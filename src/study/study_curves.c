@@ -60,7 +60,7 @@ double ls_study_member(const char *line, size_t length, const char *key) {
 static ls_status read_rows(ls_ctx *ctx, const char *path, const char *key, rows *out) {
     ls_whole whole;
     ls_status status = LS_OK;
-    LS_TRY(ls_whole_read(ctx, path, &whole));
+    LS_TRY(ls_whole_read(ctx, path, false, &whole));
     for (size_t at = 0; at < whole.length && status == LS_OK;) {
         const char *line = (const char *)whole.bytes + at;
         const char *end = memchr(line, '\n', whole.length - at);

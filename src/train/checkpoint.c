@@ -398,7 +398,7 @@ static ls_status read_step(ls_ctx *ctx, const char *folder, int64_t step, int ne
     }
     if (has_memory) {
         LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, here, memory_file));
-        LS_TRY_GOTO(ls_whole_read(ctx, path, &out->memory));
+        LS_TRY_GOTO(ls_whole_read(ctx, path, true, &out->memory));
     }
     LS_TRY_GOTO(read_tensors(ctx, here, optimizer));
     return LS_OK;

@@ -49,7 +49,7 @@ static int64_t step_of(const uint8_t *line, size_t length, const char *start) {
 static ls_status bytes_to_keep(ls_ctx *ctx, const char *path, const char *head, const char *start,
                                int64_t step, int64_t *last, size_t *keep) {
     ls_whole whole;
-    LS_TRY(ls_whole_read(ctx, path, &whole));
+    LS_TRY(ls_whole_read(ctx, path, false, &whole));
     size_t at = strlen(head);
     *last = 0;
     *keep = 0;

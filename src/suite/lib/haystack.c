@@ -11,7 +11,7 @@ ls_status ls_hay_open(ls_suite *suite, ls_hay *out) {
     *out = (ls_hay){.text = ls_noise_sentence, .length = strlen(ls_noise_sentence)};
     json_object_set_new(suite->notes, "haystack", json_string("noise"));
     if (suite->settings.path[0] == '\0') return LS_OK;
-    LS_TRY(ls_whole_read(suite->ctx, suite->settings.path, &out->whole));
+    LS_TRY(ls_whole_read(suite->ctx, suite->settings.path, true, &out->whole));
     out->text = (const char *)out->whole.bytes;
     out->length = out->whole.length;
     if (out->length == 0)

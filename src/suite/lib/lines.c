@@ -55,7 +55,7 @@ ls_status ls_lines_open(ls_suite *suite, const char *path, ls_lines *out) {
     ls_ctx *ctx = suite->ctx;
     char hash[20];
     *out = (ls_lines){.path = path};
-    LS_TRY(ls_whole_read(ctx, path, &out->whole));
+    LS_TRY(ls_whole_read(ctx, path, true, &out->whole));
     LS_TRY(ls_lines_check(ctx, path, &out->whole));
     LS_TRY(find_lines(ctx, out));
     if (out->count == 0) return LS_FAIL(ctx, LS_EINPUT, "%s has no lines", path);

@@ -44,7 +44,7 @@ ls_status ls_records_read(ls_ctx *ctx, ls_records *records, const char *path, ls
     if (!ls_array_reserve(ctx, &records->files, &records->file_capacity, records->file_count + 1,
                           sizeof *records->files))
         return LS_ENOMEM;
-    LS_TRY(ls_whole_read(ctx, path, &whole));
+    LS_TRY(ls_whole_read(ctx, path, true, &whole));
     records->files[records->file_count++] = whole;
     *out = (ls_bytes){whole.bytes, whole.length};
     return LS_OK;
