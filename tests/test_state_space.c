@@ -158,7 +158,8 @@ static void test_definition(void **state) {
                     mixed[d] = sum * 0.5 * erfc(-sum * sqrt(0.5));
                 }
                 for (int64_t d = 0; d < WIDTH; d++) {
-                    double gate = 0, value = 0;
+                    double gate = parameter(&b, "out.bias", d),
+                           value = parameter(&b, "out.bias", WIDTH + d);
                     for (int64_t i = 0; i < WIDTH; i++) {
                         gate += parameter(&b, "out.weight", d * WIDTH + i) * mixed[i];
                         value += parameter(&b, "out.weight", (WIDTH + d) * WIDTH + i) * mixed[i];

@@ -347,8 +347,10 @@ ls_tensor *ls_ssm_forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bo
         y = ls_activate(p, activations[o->activation], false, y);
     if (o->output == OUTPUT_NONE) return y;
     const ls_init uniform = {.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)read)};
+    ls_init shift = uniform;
+    shift.no_decay = shift.full = true;
     ls_tensor *weight = ls_param(p, "out.weight", LS_DIMS(rows, read), uniform);
-    y = ls_linear(p, y, weight, ls_param(p, "out.bias", LS_DIMS(rows), ls_init_bias()));
+    y = ls_linear(p, y, weight, ls_param(p, "out.bias", LS_DIMS(rows), shift));
     return o->output == OUTPUT_GLU ? ls_activate(p, LS_ACT_SIGMOID, true, y) : y;
 }
 

@@ -78,8 +78,8 @@ def s5():
 
 
 def main():
-    # biases of the output begin at 0 in ours
-    s4_names = {"inv_dt": "layer.kernel.inv_dt", "C": "layer.kernel.C", "D": "layer.D", "out.weight": "output_linear.0.weight"}
+    s4_names = {"inv_dt": "layer.kernel.inv_dt", "C": "layer.kernel.C", "D": "layer.D", "out.weight": "output_linear.0.weight",
+                "out.bias": "output_linear.0.bias"}
     source = "state-spaces/s4 %s, S4Block" % common.commit("s4")
     own = lambda names: {OWN + ours: public for ours, public in names.items()}  # noqa: E731
     # the phases of eigenvectors are free, and with them B and P; A, made in single precision, is in s4-hippo
