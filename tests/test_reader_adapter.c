@@ -239,6 +239,8 @@ static void test_refused_fields(void **state) {
         {"{\"init_lora_weights\": \"olora\"}", NOT_UNDERSTOOD("init_lora_weights")},
         {"{\"init_lora_weights\": 1}", NOT_UNDERSTOOD("init_lora_weights")},
         {"{\"use_dora\": true}", NOT_UNDERSTOOD("use_dora")},
+        {"{\"\": true}", NOT_UNDERSTOOD("")},
+        {"{\"lora_alpha lora_dropout\": true}", NOT_UNDERSTOOD("lora_alpha lora_dropout")},
         {"{\"loftq_config\": {\"bits\": 4}}", NOT_UNDERSTOOD("loftq_config")},
         {"{\"trainable_token_indices\": [1]}", NOT_UNDERSTOOD("trainable_token_indices")},
         {"{\"r\": \"gone\"}", NOT_UNDERSTOOD("r")},

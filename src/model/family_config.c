@@ -128,6 +128,8 @@ const char *ls_family_layer_form(const ls_family_reader *r, int64_t layer, const
 
 bool ls_word_in(const char *words, const char *word) {
     const size_t length = strlen(word);
+    /* nothing would be found behind the last word too, and what has a blank across two */
+    if (length == 0 || strchr(word, ' ') != NULL) return false;
     for (const char *at = strstr(words, word); at != NULL; at = strstr(at + 1, word))
         if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
             return true;
