@@ -360,6 +360,7 @@ static void test_shards(void **state) {
         {"{}", "`weight_map` must be an object", 0},
         {"[]", "`weight_map` must be an object", 0},
         {"{\"weight_map\": [\"a\"]}", "`weight_map` must be an object", 0},
+        {MAP(""), "`weight_map` must be an object of one tensor or more", 0},
         {MAP("\"x\": 3"), "`x` stands in no file of this folder", 0},
         {MAP("\"x\": \"\""), "`x` stands in no file of this folder", 0},
         {MAP("\"x\": \"/etc/passwd\""), "`x` stands in no file of this folder", 0},

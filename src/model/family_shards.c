@@ -50,8 +50,9 @@ static ls_status open_index(ls_ctx *ctx, ls_family *family, const char *folder, 
     const char *tensor;
     ls_status status =
         opened == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory to read %s", path) : LS_OK;
-    if (status == LS_OK && !json_is_object(index))
-        status = LS_FAIL(ctx, LS_EINPUT, "%s: `weight_map` must be an object", path);
+    if (status == LS_OK && json_object_size(index) == 0)
+        status = LS_FAIL(ctx, LS_EINPUT, "%s: `weight_map` must be an object of one tensor or more",
+                         path);
     if (status == LS_OK) json_object_foreach((json_t *)index, tensor, place) {
             const char *name = json_string_value(place);
             if (name == NULL || name[0] == '\0' || strchr(name, '/') != NULL ||
