@@ -21,14 +21,19 @@ done
 [ ! -e never ] || fail "a refused call was begun"
 
 # ---- the budget ----
-begun=$(date +%s)
+# One thread: its clock runs no faster than everybody's, so who worked for longer than that did not keep the budget,
+# however many others wait for the machine. What is asked would take hours.
+(ulimit -t 12; exec "$program" reach run budget=10s times=64 tokens=1000000 threads=1 out=brief --quiet) >/dev/null ||
+    fail "a budget of 10 s"
+grep -q '"left_out": \[\]' brief/reach.json && fail "nothing was left out of what takes hours"
+
+# ---- what is found ----
+# Everything that these keys, and those below, ask for is done in seconds, however slow the machine is.
 cat >lambada.jsonl <<'J'
 {"text": "The document goes on and on until it comes to its own end"}
 {"text": "what follows is much like what came before"}
 J
-"$program" reach run budget=10s lambada=lambada.jsonl --quiet >said.txt
-took=$(($(date +%s) - begun))
-[ $took -le 12 ] || fail "a budget of 10 s took $took s"
+"$program" reach run budget=300s times=4 tokens=16384 lambada=lambada.jsonl --quiet >said.txt
 check finding run/reach-30
 sentence=$(python3 -c 'import json; print(json.load(open("run/reach-30/reach.json"))["sentence"])')
 [ "$(head -n 1 said.txt)" = "$sentence" ] || fail "another sentence is printed"
@@ -39,7 +44,7 @@ grep -q "<h2>LAMBADA</h2>" run/reach-30/reach.html || fail "the page has no LAMB
 check heads run/reach-30
 
 # ---- a signal, and going on ----
-# Everything that these keys ask for is done in seconds: only the signal ends a call early, however slow the machine is.
+# Only the signal ends a call early.
 all="budget=300s times=2 tokens=16384"
 "$program" reach run $all out=cut --quiet >/dev/null 2>&1 &
 job=$!
