@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -106,9 +107,9 @@ static ls_status take_flag(ls_cli *cli, const char *word) {
 /* A study goes on by its file, a run by its folder: whoever mixes them up is told the command. */
 static ls_status refuse_study_folder(ls_cli *cli, const char *word) {
     char path[4096];
-    if (!ls_path_is_folder(word)) return LS_OK;
+    struct stat about;
     LS_TRY(ls_path_join(&cli->ctx, path, sizeof path, word, "study.yaml"));
-    if (!ls_path_exists(path)) return LS_OK;
+    if (stat(path, &about) != 0) return LS_OK; /* who opens the word says why it cannot be */
     return LS_FAIL(&cli->ctx, LS_EUSE,
                    "%s is the folder of a study: `longshot study %s out=%s` goes on with it", word,
                    path, word);
