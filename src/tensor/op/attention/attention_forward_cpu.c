@@ -358,8 +358,10 @@ void ls_attention_tiled(const ls_attention_job *job) {
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < pieces; piece++) {
             const int64_t tile = (groups - 1 - piece % groups) * each;
+            /* gcc 13 does not see in here that `each` is not more */
+            const int64_t count = ls_min(TOGETHER, ls_min(each, tiles - tile));
             attend(job, piece / groups / job->H, piece / groups % job->H, tile * QUERIES,
-                   (int)ls_min(each, tiles - tile), scratch, &values);
+                   (int)count, scratch, &values);
         }
         if (values.unit) ls_unit_end();
     }
