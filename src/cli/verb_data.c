@@ -94,8 +94,8 @@ const ls_verb ls_verb_data = {
         "names held-out documents that training has too. prepare writes\n"
         "the token files to out= (use them again with cache=). tokenizer learns a byte-pair\n"
         "tokenizer of data.vocabulary ids from the training side and writes it to out=. get makes a\n"
-        "corpus of a package, by the system's own client: perl, vim, git, python, elisp, enwik8\n"
-        "(docs/data.md).\n",
+        "corpus of packages, by the system's own client: perl, vim, git, python, elisp, books,\n"
+        "kernel, latex, linux, proofs, pylib, enwik8 (docs/data.md).\n",
     .sections = sections,
     .run = run,
 };

