@@ -15,7 +15,7 @@ typedef struct ls_fork_programs {
 } ls_fork_programs;
 void ls_fork_programs_clear(ls_fork_programs *programs);
 
-/* Programs hold nothing between two runs, so all forks of a stream share theirs. */
+/* Programs hold nothing of a sequence between two runs, so all forks of a stream share theirs. */
 typedef struct ls_program_cache {
     int streams; /* that use it */
     int programs;

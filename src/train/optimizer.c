@@ -219,5 +219,6 @@ ls_status ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate,
     pass.root = 1 / sqrt(1 - pow(settings->beta2, (double)step));
     pass.part = 1 / (double)ls_max(settings->leaves, 1);
     ls_adamw_apply(ctx, &pass);
+    ls_parameters_changed(optimizer->store);
     return ls__optimizer_share_weights(ctx, optimizer);
 }

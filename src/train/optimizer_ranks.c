@@ -221,6 +221,7 @@ ls_status ls_optimizer_broadcast(ls_ctx *ctx, ls_optimizer *o) {
     const ls_parameters *store = o->store;
     const size_t bytes = (size_t)store->total * ls_dtype_size(store->master_type);
     if (o->ranks == NULL || ctx->rehearsal) return LS_OK;
+    ls_parameters_changed(o->store);
     if (o->weights != NULL) return ls__optimizer_share_masters(ctx, o, true);
     for (size_t done = 0; done < bytes; done += CHUNK) {
         const size_t chunk = chunk_of(bytes, done);

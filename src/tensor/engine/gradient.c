@@ -102,7 +102,7 @@ void ls_split(ls_program *p, ls_tensor *tensor, int count, const int64_t *widths
 static void moved_backward(ls_program *p, const ls_node *node) {
     ls_grad_add(p, node->in[0], ls_grad_of(node->out[0]));
 }
-static const ls_op moved_op = {.name = "copy", .backward = moved_backward};
+static const ls_op moved_op = {.name = "copy", .pure = true, .backward = moved_backward};
 
 void ls_cut_rows(ls_program *p, ls_tensor *tensor, int count, const int64_t *lengths,
                  ls_tensor **parts) {

@@ -51,6 +51,7 @@ void ls__place_over_inputs(ls_program *p) {
         ls_tensor *x = node->in[0], *y = node->out[0], *owner = x->base == NULL ? x : x->base;
         bool own = y->base == NULL && y->role == LS_ROLE_ACTIVATION && !y->kept && !has_views(p, y);
         bool free = owner->role == LS_ROLE_ACTIVATION && !owner->kept && x->type == y->type;
+        if (owner->prepared && i >= p->prepared) continue; /* the next run reads it too */
         if (!own || !free || touched_later(p, i, x)) continue;
         y->base = owner;
         y->offset = x->offset;

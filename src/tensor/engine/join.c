@@ -131,8 +131,7 @@ static bool begins(const ls_program *p, size_t at, const chain *c) {
 static const chain *chain_at(const ls_program *p, size_t at) {
     for (int i = 0; i < CHAINS; i++) {
         if (chains[i].streams == p->options.grad || !begins(p, at, &chains[i])) continue;
-        const ls_kernel *kernel = ls__kernel_of(p->ctx, p->options.type, chains[i].op.name);
-        if (kernel != NULL && kernel->by_type[p->options.type] != NULL) return &chains[i];
+        if (ls_has_kernel(p, chains[i].op.name)) return &chains[i];
     }
     return NULL;
 }

@@ -10,8 +10,15 @@
 
 ls_status ls_parameters_new(ls_ctx *ctx, ls_dtype type, ls_parameters **out) {
     ls_parameters *store = ls_new(ctx, 1, sizeof *store);
+    uint64_t *version = ls_new(ctx, 1, sizeof *version);
     *out = store;
-    if (store == NULL) return LS_ENOMEM;
+    if (store == NULL || version == NULL) {
+        ls_free(ctx, store);
+        ls_free(ctx, version);
+        *out = NULL;
+        return LS_ENOMEM;
+    }
+    store->version = version;
     store->ctx = ctx;
     store->type = type;
     store->master_type = type == LS_F64 ? LS_F64 : LS_F32;
@@ -23,6 +30,7 @@ void ls_parameters_free(ls_parameters *store) {
     ls_ctx *ctx = store->ctx;
     for (size_t i = 0; i < store->count; i++) ls_free(ctx, store->items[i].name);
     ls_free(ctx, store->items);
+    ls_free(ctx, store->version);
     ls_device_give(ctx, store->master);
     ls_device_give(ctx, store->full);
     ls_device_give(ctx, store->shadow);
@@ -179,6 +187,7 @@ ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_grad
     ls_free(ctx, values);
     if (failed) return LS_ENOMEM;
     store->sealed = true;
+    ls_parameters_changed(store);
     if (!blank) ls_parameters_round(store); /* zeros are rounded zeros */
     return LS_OK;
 }
@@ -238,7 +247,12 @@ void ls_parameters_round_some(ls_parameters *store, const void *from, int64_t fi
     ls__kernel_of(store->ctx, LS_BF16, "copy")->by_type[LS_BF16](&run, &node);
 }
 
+void ls_parameters_changed(ls_parameters *store) {
+    ++*store->version;
+}
+
 void ls_parameters_round(ls_parameters *store) {
+    ls_parameters_changed(store);
     if (store->shadow == NULL || store->lean || store->master == NULL) return;
     ls_parameters_round_some(store, store->master, 0, store->total);
 }

@@ -66,6 +66,7 @@ typedef struct ls_parameters {
      * another type, with a gradient. */
     bool lean;
     bool sealed;
+    uint64_t *version;  /* of the values, from 1 once sealed; parts of a store share it */
     ls_adapter adapter; /* set before anything is declared */
     int64_t total;      /* elements of the flat buffers, padding included */
     int64_t trained;    /* of those that come first: not frozen; gradients and moments have them */
@@ -101,7 +102,10 @@ ls_status ls_parameters_part(const ls_parameters *store, ls_parameters_kind kind
 /* While recording: an operation reads the parameter and does not touch its gradient unless its
  * tensor needs one. */
 void ls_parameters_gate(ls_parameters *store, int64_t index);
-/* After the master weights changed: makes the shadow agree. */
+/* Whoever changes values says so before a program runs again: streams keep what they computed from
+ * weights alone (prepare.c). */
+void ls_parameters_changed(ls_parameters *store);
+/* After the master weights changed, of which it tells: makes the shadow agree. */
 void ls_parameters_round(ls_parameters *store);
 /* The same of some elements, wherever they come from. */
 void ls_parameters_round_some(ls_parameters *store, const void *from, int64_t first, int64_t count);

@@ -46,7 +46,8 @@ static void find_lives(ls_program *p) {
         bool lasting = tensor->role == LS_ROLE_INPUT || tensor->role == LS_ROLE_CONSTANT;
         /* a guard band must not be another tensor's place before its own tensor's life begins */
         if (lasting || (tensor->kept && p->options.guarded)) tensor->first = 0;
-        if (lasting || tensor->kept) tensor->last = end;
+        bool prepared = tensor->prepared && tensor->last >= (int)p->prepared;
+        if (lasting || prepared || tensor->kept) tensor->last = end;
         /* with guard bands nothing is shared: a band must be nobody else's memory, ever */
         if (p->options.guarded && tensor->first >= 0) tensor->first = 0, tensor->last = end;
     }
@@ -202,6 +203,7 @@ void ls_program_poison(ls_program *program) {
         ls_device_fill(ctx, program->workspace, 0xFF, program->workspace_bytes);
     fill_constants(program);
     fill_guards(program);
+    program->prepared_for = 0;
 }
 
 ls_status ls__bind_kernels(ls_program *p) {
@@ -271,6 +273,7 @@ ls_status ls_program_finish(ls_program *program) {
     /* new states are written last: the backward part still reads the old ones */
     for (size_t i = 0; i < program->writes.count; i++)
         ls__list_add(program, &program->nodes, program->writes.at[i]);
+    ls__prepare_nodes(program);
     ls__place_over_inputs(program);
     ls__join_nodes(program);
     program->seconds = ls__pool(program, program->nodes.count + 1, sizeof *program->seconds);

@@ -219,6 +219,10 @@ ls_dtype ls_type(const ls_program *p) {
 ls_dtype ls_wide_type(const ls_program *p) {
     return p->options.type == LS_F64 ? LS_F64 : LS_F32;
 }
+bool ls_has_kernel(const ls_program *p, const char *op) {
+    const ls_kernel *kernel = ls__kernel_of(p->ctx, p->options.type, op);
+    return kernel != NULL && kernel->by_type[p->options.type] != NULL;
+}
 
 ls_tensor *ls__tensor(ls_program *p, ls_dtype type, ls_role role, int rank, const int64_t *dim) {
     if (ls_failed(p)) return NULL;
@@ -505,7 +509,7 @@ static ls_status call_kernels(ls_program *program, const ls_run *given) {
     apart.start = 0;
     program->steady = true;
     size_t place = 0; /* the next that is watched */
-    for (size_t i = 0; i < program->nodes.count; i++) {
+    for (size_t i = ls__first_node(program); i < program->nodes.count; i++) {
         const ls_node *node = program->nodes.at[i];
         for (; place < program->watch.count && program->watch.at[place] == i; place++)
             pass(program, place);
@@ -520,6 +524,7 @@ static ls_status call_kernels(ls_program *program, const ls_run *given) {
         LS_TRY(ls_device_settle(program->ctx));
         program->seconds[i] += ls_clock() - before;
     }
+    program->prepared_for = *program->store->version;
     return LS_OK;
 }
 

@@ -39,6 +39,7 @@ typedef struct ls_tensor {
     void *data;             /* of an owner: valid once the program is finished */
     bool needs_grad;        /* a parameter or an input that was asked for lies before it */
     bool kept;              /* an output: stays readable after the run */
+    bool prepared;          /* follows from the weights, and keeps its place between runs */
     /* while recording: */
     struct ls_tensor *grad;       /* the gradient so far */
     struct ls_tensor **assembled; /* of a view: the gradient that it and its sisters are parts of */
@@ -70,6 +71,9 @@ typedef struct ls_op {
     /* A sequence's results have the same bits in a batch of up to LS_TOGETHER_MOST (ls_run says
      * rows_alone), and neither its position nor its state enters: see ls_together. */
     bool any_batch;
+    /* Results follow from the operands and attributes alone, as with any_batch: where these are the
+     * weights, a stream computes them once. */
+    bool pure;
     /* Floating-point operations of one run (position dependent ones count the recorded capacity);
      * NULL means one per output element. */
     double (*flops)(const ls_node *node);
@@ -286,6 +290,8 @@ void ls_keep_gradient(ls_program *p, const char *name, ls_tensor *tensor);
 /* The program's compute type; and that of statistics and tables: f64 in f64, else f32. */
 ls_dtype ls_type(const ls_program *p);
 ls_dtype ls_wide_type(const ls_program *p);
+/* Whether there is a kernel of that name where the program computes. */
+bool ls_has_kernel(const ls_program *p, const char *op);
 
 /* ---- for operations ---- */
 

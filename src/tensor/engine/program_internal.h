@@ -102,6 +102,8 @@ struct ls_program {
         *rows_of;           /* the program in whose rows its tensors lie (ls_together), or NULL */
     ls_stream_place *place; /* streaming: of each port, after the last run */
     bool steady;            /* that run asked the device for nothing that the position decides */
+    size_t prepared;        /* so many nodes come first and follow from the weights alone */
+    uint64_t prepared_for;  /* *ls_parameters.version when they ran; 0: not yet */
     double *seconds;        /* per node, where profiling is on */
     bool profile;
     bool keeps;          /* the kernels of the present run go into graphs */
@@ -148,6 +150,11 @@ void ls__record_backward(ls_program *p);
 void ls__place_over_inputs(ls_program *p);
 bool ls__overlap(const ls_tensor *a, const ls_tensor *b); /* whether they share memory */
 void ls__join_nodes(ls_program *p);
+/* prepare.c: what follows from the weights is moved to the front of a stream's program, and is run
+ * with its first chunk and after the weights changed. */
+void ls__prepare_nodes(ls_program *p);
+/* The first node that a run has to call. */
+size_t ls__first_node(const ls_program *p);
 void ls__recompute(ls_program *p, size_t forward_count); /* nodes before it are the forward part */
 ls_status ls__plan(ls_program *p);
 /* end[i], of each node: the node behind the passage that it lies in, 0 where it lies in none. A

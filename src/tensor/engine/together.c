@@ -108,6 +108,7 @@ static void place_rows(const ls_program *many, ls_program *one, int64_t count, i
     for (size_t i = 0; i < many->tensors.count; i++) {
         const ls_tensor *all = many->tensors.at[i];
         ls_tensor *own = one->tensors.at[i];
+        if (all->prepared) own->data = all->data; /* computed once, for all */
         if (all->base != NULL || !is_made(all) || all->data == NULL || !repeats(all, own, count))
             continue;
         const size_t bytes = (size_t)ls_count(own) * ls_dtype_size(own->type);
@@ -251,9 +252,20 @@ static void prepare_run(const ls_together *together, ls_run *run) {
     run->rows_alone = together->many->options.length < LS_TOGETHER_MANY;
 }
 
+/* What follows from the weights is the same for all sequences. Returns the first node that is
+ * not. */
+static size_t call_prepared(const ls_together *together, const ls_run *run) {
+    ls_program *many = together->many;
+    for (size_t i = ls__first_node(many); i < many->prepared; i++)
+        if (((const ls_node *)many->nodes.at[i])->call != NULL) call_node(many, i, run);
+    many->prepared_for = *many->store->version;
+    return many->prepared;
+}
+
 static void run_group(const ls_together *together, ls_run run, ls_state *const *states) {
     prepare_run(together, &run);
-    for (size_t i = 0; i < together->many->nodes.count; i++) call_all(together, i, &run, states);
+    for (size_t i = call_prepared(together, &run); i < together->many->nodes.count; i++)
+        call_all(together, i, &run, states);
 }
 
 static ls_status begin_group(const ls_together *together, ls_state *const *states) {
@@ -319,7 +331,7 @@ static ls_status run_forks(const ls_together *together, ls_run run, ls_state *st
     ls_state *states[LS_TOGETHER_MOST];
     for (int64_t b = 0; b < together->count; b++) states[b] = state;
     prepare_run(together, &run);
-    for (size_t i = 0; i < end;) {
+    for (size_t i = call_prepared(together, &run); i < end;) {
         if (together->passage[i] == 0) {
             call_all(together, i++, &run, states);
         } else {

@@ -13,7 +13,7 @@ static void backward(ls_program *p, const ls_node *node) {
     ls_grad_add(p, node->in[0], dweight);
 }
 
-static const ls_op bucket_table = {.name = "bucket_table", .backward = backward};
+static const ls_op bucket_table = {.name = "bucket_table", .pure = true, .backward = backward};
 
 ls_tensor *ls_bucket_table(ls_program *p, ls_tensor *weight, int64_t R, const int32_t *bucket) {
     if (weight == NULL) return NULL;

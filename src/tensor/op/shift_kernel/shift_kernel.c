@@ -9,7 +9,8 @@ static double flops(const ls_node *node) {
 static double grad_flops(const ls_node *node) {
     return 2 * flops(node);
 }
-static const ls_op kernel_op = {.name = "shift_kernel", .backward = backward, .flops = flops};
+static const ls_op kernel_op = {
+    .name = "shift_kernel", .pure = true, .backward = backward, .flops = flops};
 /* in B, C, dk; adds to the gradients of B and C */
 static const ls_op grad_op = {.name = "shift_kernel_grad", .flops = grad_flops};
 

@@ -26,7 +26,8 @@ double ls_sinusoid_at(ls_sinusoid_layout layout, int64_t position, int64_t colum
     return at.cosine ? cos(angle) : sin(angle);
 }
 
-static const ls_op sinusoid = {.name = "sinusoid"};
+static const ls_op positions_op = {.name = "sinusoid"};
+static const ls_op distances_op = {.name = "sinusoid", .pure = true};
 
 ls_tensor *ls_sinusoid(ls_program *p, ls_sinusoid_layout layout, int64_t rows, int64_t width,
                        bool relative) {
@@ -42,6 +43,7 @@ ls_tensor *ls_sinusoid(ls_program *p, ls_sinusoid_layout layout, int64_t rows, i
                                                   LS_DIMS(ls_program_about(p)->batch, rows, width));
     if (y == NULL) return NULL;
     ls_sinusoid_attributes attributes = {.layout = layout, .relative = relative};
-    ls_record(p, &sinusoid, &attributes, sizeof attributes, 1, &begins, 1, &y);
+    ls_record(p, relative ? &distances_op : &positions_op, &attributes, sizeof attributes, 1,
+              &begins, 1, &y);
     return y;
 }

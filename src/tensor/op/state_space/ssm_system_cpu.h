@@ -7,20 +7,6 @@
 #include "tensor/cpu/hold.h"
 #include "tensor/op/state_space/state_space.h"
 
-/* The recurrence x <- a x - sum_j g_j sigma_j + b u with sigma_j = 2 Re(sum q_j x), output 2 Re(sum
- * c x): the bilinear step of a diagonal plus a low rank is again a diagonal plus as low a rank.
- * Behind a, b and c come g and q of each rank. */
-enum { LS_SYSTEM_A, LS_SYSTEM_B, LS_SYSTEM_C, LS_SYSTEM_DIAGONAL };
-static inline int64_t ls_system_g(int64_t j) {
-    return LS_SYSTEM_DIAGONAL + 2 * j;
-}
-static inline int64_t ls_system_q(int64_t j) {
-    return LS_SYSTEM_DIAGONAL + 2 * j + 1;
-}
-static inline int64_t ls_system_parts(int64_t rank) {
-    return LS_SYSTEM_DIAGONAL + 2 * rank;
-}
-
 typedef struct ls_ssm {
     int64_t D, S, h; /* channels, copies, modes */
     int64_t steps;   /* step sizes of a channel: 1, or h */

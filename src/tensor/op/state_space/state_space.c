@@ -28,8 +28,9 @@ static double scan_grad_flops(const ls_node *node) {
 }
 
 static const ls_op kernel_op = {
-    .name = "state_space_kernel", .backward = kernel_backward, .flops = kernel_flops};
+    .name = "state_space_kernel", .pure = true, .backward = kernel_backward, .flops = kernel_flops};
 static const ls_op kernel_grad_op = {.name = "state_space_kernel_grad", .flops = kernel_grad_flops};
+static const ls_op system_op = {.name = "state_space_system", .pure = true};
 static const ls_op scan_op = {
     .name = "state_space_scan", .backward = scan_backward, .flops = scan_flops};
 static const ls_op scan_grad_op = {.name = "state_space_scan_grad", .flops = scan_grad_flops};
@@ -100,6 +101,19 @@ static void kernel_backward(ls_program *p, const ls_node *node) {
               LS_SSM_DKERNEL + 1, in, 0, NULL);
 }
 
+/* The recurrence's own numbers, made from the parameters by a node of their own: a stream then
+ * makes them once. Gradients want them beside theirs, and a device's kernel makes its own. */
+static ls_tensor *system_of(ls_program *p, const ls_state_space_attributes *attributes,
+                            ls_tensor *const *in) {
+    if (ls_program_about(p)->grad || !ls_has_kernel(p, "state_space_system")) return NULL;
+    const int64_t rank = in[LS_SSM_P] == NULL ? 0 : in[LS_SSM_P]->dim[0];
+    const int64_t D = ls_round_up(in[LS_SSM_DT]->dim[0], LS_SYSTEM_CHANNELS);
+    const int64_t h = ls_round_up(in[LS_SSM_A_REAL]->dim[1], LS_SYSTEM_MODES);
+    ls_tensor *system = ls_activation(p, LS_F64, LS_DIMS(D, ls_system_parts(rank) * h * 2));
+    ls_record(p, &system_op, attributes, sizeof *attributes, LS_SSM_PARAMETERS, in, 1, &system);
+    return system;
+}
+
 ls_tensor *ls_state_space_scan(ls_program *p, const ls_state_space *space, ls_tensor *u,
                                ls_tensor *skip, ls_tensor *before, ls_tensor **after) {
     ls_tensor *in[LS_SSM_DY];
@@ -119,6 +133,7 @@ ls_tensor *ls_state_space_scan(ls_program *p, const ls_state_space *space, ls_te
     in[LS_SSM_SKIP] = skip;
     in[LS_SSM_BEFORE] = before;
     ls_state_space_attributes attributes = attributes_of(space);
+    in[LS_SSM_SYSTEM] = system_of(p, &attributes, in);
     ls_tensor *y = ls_activation(p, ls_type(p), u->rank, u->dim);
     ls_tensor *last = ls_activation(p, ls_wide_type(p), before->rank, before->dim);
     ls_record(p, &scan_op, &attributes, sizeof attributes, LS_SSM_DY, in, 2,

@@ -47,10 +47,12 @@ double ls_state_space_flops(int64_t modes, int64_t rank);
 
 /* ---- for the kernels ---- */
 
-/* state_space_kernel:      in the parameters; out kernel
+/* state_space_system:      in the parameters; out system
+ * state_space_kernel:      in the parameters; out kernel
  * state_space_kernel_grad: in the parameters, and dkernel
- * state_space_scan:        in the parameters, u, skip, before; out y, after
- * state_space_scan_grad:   in the parameters, u, skip, before, dy, dafter (or NULL); out du,
+ * state_space_scan:        in the parameters, u, skip, before, system (or NULL: it makes its own);
+ *                          out y, after
+ * state_space_scan_grad:   in the parameters, u, skip, before, NULL, dy, dafter (or NULL); out du,
  *                          dbefore (or NULL)
  * Both gradients are added to the parameters' own. */
 enum {
@@ -65,6 +67,7 @@ enum {
     LS_SSM_U = LS_SSM_PARAMETERS,
     LS_SSM_SKIP,
     LS_SSM_BEFORE,
+    LS_SSM_SYSTEM,
     LS_SSM_DY,
     LS_SSM_DAFTER,
     LS_SSM_SCAN_GRAD_IN,
@@ -74,6 +77,24 @@ enum {
 static inline int64_t ls_ssm_rank(const ls_node *node) {
     return node->in[LS_SSM_P] == NULL ? 0 : node->in[LS_SSM_P]->dim[0];
 }
+
+/* The recurrence x <- a x - sum_j g_j sigma_j + b u with sigma_j = 2 Re(sum q_j x), output 2 Re(sum
+ * c x): the bilinear step of a diagonal plus a low rank is again a diagonal plus as low a rank.
+ * Behind a, b and c come g and q of each rank. */
+enum { LS_SYSTEM_A, LS_SYSTEM_B, LS_SYSTEM_C, LS_SYSTEM_DIAGONAL };
+static inline int64_t ls_system_g(int64_t j) {
+    return LS_SYSTEM_DIAGONAL + 2 * j;
+}
+static inline int64_t ls_system_q(int64_t j) {
+    return LS_SYSTEM_DIAGONAL + 2 * j + 1;
+}
+static inline int64_t ls_system_parts(int64_t rank) {
+    return LS_SYSTEM_DIAGONAL + 2 * rank;
+}
+
+/* A system's tensor is [channels, parts * modes * 2], channels and modes rounded up so that kernels
+ * may lay it out in lanes. */
+enum { LS_SYSTEM_CHANNELS = 8, LS_SYSTEM_MODES = 4 };
 
 typedef struct ls_state_space_attributes {
     ls_hold hold;

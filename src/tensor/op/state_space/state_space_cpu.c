@@ -8,7 +8,7 @@
 
 /* ---- what all kernels begin and end with: systems of all channels, and gradients of them ---- */
 
-enum { LANES = 8, CHUNK = 64 };
+enum { LANES = LS_SYSTEM_CHANNELS, CHUNK = 64 };
 typedef double wide_vec __attribute__((vector_size(64)));
 
 /* Doubles in the workspace: systems and their gradients of all channels, and of every thread the
@@ -29,12 +29,18 @@ static int64_t reference_scratch(const ls_ssm *s, int64_t T, bool gradient) {
 }
 static int64_t fast_scratch(const ls_ssm *s, int64_t T, bool gradient);
 
+/* The systems of a scan that a node before it has made; NULL: the kernel makes them. */
+static void *made_before(const ls_node *node, bool scan) {
+    return scan ? ls_data_or_null(node->in[LS_SSM_SYSTEM]) : NULL;
+}
+
 static layout layout_of(const ls_node *node, const ls_ssm *s, bool scan, bool gradient) {
     int64_t T = length_of(node, scan);
-    layout l = {.system = ls_system_parts(s->rank) * s->h,
-                .system_scratch = ls_ssm_workspace(s, gradient)};
-    l.system_scratch = ls_round_up(l.system_scratch, LANES); /* scratches hold vectors */
-    l.systems = ls_round_up(2 * l.system * s->D, LANES) * (gradient ? 2 : 1);
+    layout l = {.system = ls_system_parts(s->rank) * s->h};
+    if (!scan || node->in[LS_SSM_SYSTEM] == NULL) {
+        l.system_scratch = ls_round_up(ls_ssm_workspace(s, gradient), LANES); /* of vectors */
+        l.systems = ls_round_up(2 * l.system * s->D, LANES) * (gradient ? 2 : 1);
+    }
     l.scratch =
         s->type == LS_F64 ? reference_scratch(s, T, gradient) : fast_scratch(s, T, gradient);
     l.scratch = ls_round_up(l.scratch, LANES);
@@ -54,6 +60,7 @@ typedef struct work {
     layout l;
     int64_t T, system; /* system: complex numbers of one channel */
     double complex *systems, *dsystems;
+    wide_vec *lanes; /* of f32 and bf16: systems that were made before, or NULL */
     double *system_scratch, *scratches;
 } work;
 
@@ -65,6 +72,12 @@ static work work_of(const ls_run *run, const ls_node *node, bool scan, bool grad
     w.dsystems = w.systems + w.l.systems / 4; /* half of them, complex */
     w.system_scratch = (double *)run->workspace + w.l.systems;
     w.scratches = w.system_scratch + run->threads * w.l.system_scratch;
+    void *made = made_before(node, scan);
+    if (made != NULL) {
+        w.systems = made;
+        w.lanes = made;
+        return w;
+    }
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t d = 0; d < w.s.D; d++)
         ls_ssm_discretise(&w.s, d, w.systems + d * w.system,
@@ -261,7 +274,7 @@ static void scan_grad_f64(const ls_run *run, const ls_node *node) {
 
 /* Modes are rounded up to a multiple of UNROLL by ones that are zero, so that sums over them run in
  * independent parts. */
-enum { UNROLL = 4 };
+enum { UNROLL = LS_SYSTEM_MODES };
 
 static int64_t padded(const ls_ssm *s) {
     return ls_round_up(s->h, UNROLL);
@@ -306,19 +319,32 @@ static double factor_of(int64_t part) {
     return part == LS_SYSTEM_C || (part > LS_SYSTEM_C && part % 2 == ls_system_q(0) % 2) ? 2 : 1;
 }
 
+/* Vectors of the systems of a block of channels. */
+static int64_t lanes_of(const ls_ssm *s) {
+    return ls_system_parts(s->rank) * padded(s) * 2;
+}
+
 /* The systems of a block of channels into lanes. */
-static void load_systems(const work *w, int64_t first, wide_vec *to) {
-    const int64_t h = padded(&w->s), channels = ls_min(LANES, w->s.D - first);
-    const int64_t parts = ls_system_parts(w->s.rank);
-    memset(to, 0, (size_t)(parts * h * 2) * sizeof *to);
+static void to_lanes(const ls_ssm *s, const double complex *systems, int64_t channels,
+                     wide_vec *to) {
+    const int64_t h = padded(s), parts = ls_system_parts(s->rank);
+    memset(to, 0, (size_t)lanes_of(s) * sizeof *to);
     for (int64_t i = 0; i < channels; i++)
         for (int64_t part = 0; part < parts; part++)
-            for (int64_t n = 0; n < w->s.h; n++) {
-                double complex z = w->systems[(first + i) * w->system + part * w->s.h + n];
+            for (int64_t n = 0; n < s->h; n++) {
+                double complex z = systems[(i * parts + part) * s->h + n];
                 double factor = factor_of(part);
                 to[(part * h + n) * 2][i] = factor * creal(z);
                 to[(part * h + n) * 2 + 1][i] = factor * cimag(z);
             }
+}
+
+/* Those from channel `first` on, for a walk. */
+static void load_systems(const work *w, int64_t first, scratch *k) {
+    if (w->lanes != NULL)
+        k->system = w->lanes + first / LANES * lanes_of(&w->s);
+    else
+        to_lanes(&w->s, w->systems + first * w->system, ls_min(LANES, w->s.D - first), k->system);
 }
 
 static void store_gradients(const work *w, int64_t first, const wide_vec *from) {
@@ -544,6 +570,43 @@ LS_INLINE wide_vec backward_strip(const work *w, const scratch *k, strip u, stri
 
 /* ---- the kernels ---- */
 
+/* Scratch of a thread, in doubles: of the systems of a block of channels, and beside them. */
+static int64_t block_scratch(const ls_ssm *s) {
+    return ls_round_up(2 * LANES * ls_system_parts(s->rank) * s->h, LANES);
+}
+static int64_t system_scratch(const ls_ssm *s) {
+    return block_scratch(s) + ls_round_up(ls_ssm_workspace(s, false), LANES);
+}
+
+static void system_f64(const ls_run *run, const ls_node *node) {
+    const ls_ssm s = ls_ssm_of(NULL, node);
+    double complex *systems = ls_data(node->out[0]);
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t d = 0; d < s.D; d++)
+        ls_ssm_discretise(&s, d, systems + d * ls_system_parts(s.rank) * s.h,
+                          (double *)run->workspace + omp_get_thread_num() * system_scratch(&s));
+}
+
+static void system_fast(const ls_run *run, const ls_node *node) {
+    const ls_ssm s = ls_ssm_of(NULL, node);
+    const int64_t size = ls_system_parts(s.rank) * s.h;
+    wide_vec *to = ls_data(node->out[0]);
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t first = 0; first < s.D; first += LANES) {
+        const int64_t channels = ls_min(LANES, s.D - first);
+        double *room = (double *)run->workspace + omp_get_thread_num() * system_scratch(&s);
+        double complex *systems = (double complex *)room;
+        for (int64_t i = 0; i < channels; i++)
+            ls_ssm_discretise(&s, first + i, systems + i * size, room + block_scratch(&s));
+        to_lanes(&s, systems, channels, to + first / LANES * lanes_of(&s));
+    }
+}
+
+static size_t system_workspace(const ls_node *node, int threads) {
+    const ls_ssm s = ls_ssm_of(NULL, node);
+    return (size_t)(threads * system_scratch(&s)) * sizeof(double);
+}
+
 static strip kernel_strip(const ls_tensor *kernel, int64_t first) {
     int64_t T = kernel->dim[1];
     return (strip){(float *)ls_data(kernel) + first * T, LS_F32, 1, T, kernel->dim[0] - first};
@@ -553,11 +616,11 @@ static void kernel_fast(const ls_run *run, const ls_node *node) {
     const work w = work_of(run, node, false, false);
 #pragma omp parallel num_threads(run->threads)
     {
-        const scratch k = scratch_at(&w, false);
+        scratch k = scratch_at(&w, false);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < w.s.D; first += LANES) {
-            load_systems(&w, first, k.system);
+            load_systems(&w, first, &k);
             memset(k.x, 0, (size_t)(2 * padded(&w.s)) * sizeof *k.x);
             forward_strip(&w, &k, (strip){0}, kernel_strip(node->out[0], first), all(0));
         }
@@ -574,11 +637,11 @@ static void kernel_grad_fast(const ls_run *run, const ls_node *node) {
     const work w = work_of(run, node, false, true);
 #pragma omp parallel num_threads(run->threads)
     {
-        const scratch k = scratch_at(&w, true);
+        scratch k = scratch_at(&w, true);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < w.s.D; first += LANES) {
-            load_systems(&w, first, k.system);
+            load_systems(&w, first, &k);
             clear_gradients(&w, &k);
             memset(k.x, 0, (size_t)(2 * padded(&w.s)) * sizeof *k.x);
             memset(k.later, 0, (size_t)(2 * padded(&w.s)) * sizeof *k.later);
@@ -612,13 +675,13 @@ LS_INLINE void scan_typed(const ls_run *run, const ls_node *node, ls_dtype type)
     const int64_t blocks = ls_ceil_div(c.D, LANES);
 #pragma omp parallel num_threads(run->threads)
     {
-        const scratch k = scratch_at(&w, false);
+        scratch k = scratch_at(&w, false);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < blocks * c.B; piece++) {
             int64_t first = piece / c.B * LANES, b = piece % c.B, left = c.D - first;
             int64_t state = (b * c.D + first) * 2 * w.s.h;
-            load_systems(&w, first, k.system);
+            load_systems(&w, first, &k);
             load_state(&w.s, (const float *)c.before + state, ls_min(LANES, left), k.x);
             forward_strip(&w, &k, rows_strip(c.u, type, c.u_stride, b * w.T, first, left),
                           rows_strip(c.y, type, c.y_stride, b * w.T, first, left),
@@ -634,13 +697,13 @@ LS_INLINE void scan_grad_typed(const ls_run *run, const ls_node *node, ls_dtype 
     const scan c = scan_of(run, node, true);
 #pragma omp parallel num_threads(run->threads)
     {
-        const scratch k = scratch_at(&w, true);
+        scratch k = scratch_at(&w, true);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < c.D; first += LANES) {
             int64_t left = c.D - first;
             wide_vec along = all(0), skip = skip_of(&c, first);
-            load_systems(&w, first, k.system);
+            load_systems(&w, first, &k);
             clear_gradients(&w, &k);
             for (int64_t b = 0; b < c.B; b++) {
                 const int64_t state = (b * c.D + first) * 2 * w.s.h, channels = ls_min(LANES, left);
@@ -679,6 +742,7 @@ static size_t scan_grad_workspace(const ls_node *node, int threads) {
 }
 
 const ls_kernel LS_CPU_TABLE(state_space)[] = {
+    {"state_space_system", {system_f64, system_fast, system_fast}, system_workspace},
     {"state_space_kernel", {kernel_f64, kernel_fast, kernel_fast}, kernel_workspace},
     {"state_space_kernel_grad",
      {kernel_grad_f64, kernel_grad_fast, kernel_grad_fast},

@@ -2,7 +2,7 @@
 #include "tensor/op/transpose/transpose.h"
 
 static void backward(ls_program *p, const ls_node *node);
-static const ls_op transpose_op = {.name = "transpose", .backward = backward};
+static const ls_op transpose_op = {.name = "transpose", .pure = true, .backward = backward};
 
 ls_tensor *ls_transpose(ls_program *p, ls_tensor *x) {
     if (ls_failed(p) || x == NULL) return NULL;
