@@ -306,8 +306,10 @@ static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t ro
                    const thread_space scratch[TOGETHER], const transposed_values *values) {
     walk w[TOGETHER];
     for (int i = 0; i < tiles; i++) {
-        memset(w[i].run.sum, 0, sizeof w[i].run.sum);
-        for (int r = 0; r < QUERIES; r++) w[i].run.most[r] = -INFINITY;
+        for (int r = 0; r < QUERIES; r++) {
+            w[i].run.sum[r] = 0;
+            w[i].run.most[r] = -INFINITY;
+        }
         memset(scratch[i].out, 0, (size_t)(padded(job->V) * QUERIES) * sizeof(float));
     }
     for (int s = 0; s < job->sets; s++) {
@@ -358,10 +360,8 @@ void ls_attention_tiled(const ls_attention_job *job) {
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < pieces; piece++) {
             const int64_t tile = (groups - 1 - piece % groups) * each;
-            /* gcc 13 does not see in here that `each` is not more */
-            const int64_t count = ls_min(TOGETHER, ls_min(each, tiles - tile));
             attend(job, piece / groups / job->H, piece / groups % job->H, tile * QUERIES,
-                   (int)count, scratch, &values);
+                   (int)ls_min(each, tiles - tile), scratch, &values);
         }
         if (values.unit) ls_unit_end();
     }
