@@ -45,6 +45,12 @@ static const picture pictures[] = {
      {.y = "score", .low = "low", .high = "high", .scale = 100},
      false,
      100},
+    {"positions",
+     "Loss by position",
+     "nats per token",
+     {.object = "positions", .x = "position in the window"},
+     false,
+     0},
     {"scores",
      "Scores by distance, by tokens of a window",
      "nats above distance 0",
@@ -58,11 +64,12 @@ static const picture pictures[] = {
      false,
      0}};
 
-/* The line of one arm: of a suite, of columns of the resolution at a length, or of its results. */
+/* The line of one arm: by position, of a suite, of columns of the resolution at a length, or of its results. */
 static ls_chart_series series_of(const ls_page *page, const picture *what, const char *of,
                                  size_t index) {
     const json_t *arm = json_array_get(page->arms, index), *asked = ls_page_suite(arm, of);
     ls_column from = what->from;
+    if (strcmp(what->measure, "positions") == 0) return ls_series_of_positions(page, index, of);
     if (from.object != NULL)
         return ls_series_of_columns(page, index,
                                     ls_page_row(arm, "resolution", "", strtod(of, NULL)), &from);

@@ -18,42 +18,6 @@ static const json_t *arm_at(const ls_page *page, size_t index) {
 
 /* ---- series ---- */
 
-static const json_t *positions_of(const ls_page *page, size_t arm, const char *protocol) {
-    const json_t *lists = json_object_get(arm_at(page, arm), "positions");
-    const ls_column from = {.protocol = protocol};
-    for (size_t i = 0; i < json_array_size(lists); i++)
-        if (ls_column_wants(&from, json_array_get(lists, i))) return json_array_get(lists, i);
-    return NULL;
-}
-
-/* Loss by position. Single positions are few tokens and much noise, so neighbours are joined until
- * a doubling of the position has at most four points; each stands at the geometric middle of its
- * positions, counted from 1. */
-static ls_chart_series series_of_positions(const ls_page *page, size_t arm, const char *protocol) {
-    const double quarter = 1.189207115002721; /* 2^(1/4) */
-    const json_t *found = positions_of(page, arm, protocol);
-    const json_t *first = json_object_get(found, "first"), *end = json_object_get(found, "end");
-    const json_t *loss = json_object_get(found, "loss");
-    size_t room = json_array_size(loss);
-    ls_chart_series s = ls_series_empty(page, arm, room);
-    if (s.x == NULL) return s;
-    s.y = s.x + room;
-    double begins = 0, sum = 0, width = 0;
-    for (size_t i = 0; i < room; i++) {
-        const json_t *value = json_array_get(loss, i);
-        double from = json_number_value(json_array_get(first, i)) + 1;
-        double to = fmax(json_number_value(json_array_get(end, i)) + 1, from + 1);
-        if (width == 0) begins = from;
-        sum += (to - from) * (json_is_number(value) ? json_number_value(value) : NAN);
-        width += to - from;
-        if (to < quarter * begins && i + 1 < room) continue;
-        s.x[s.count] = sqrt(begins * (to - 1));
-        s.y[s.count++] = sum / width;
-        sum = width = 0;
-    }
-    return s;
-}
-
 static ls_chart_series *series_room(const ls_page *page) {
     ls_chart_series *series = ls_new(page->ctx, 2 * page->count + 1, sizeof *series);
     if (series == NULL) page->out->failed = true;
@@ -331,7 +295,7 @@ void ls_page_positions(ls_page *page, const char *protocol) {
             "over seeds. Past the training length a method that breaks rises here at once.");
         ls_chart_series *series = series_room(page);
         for (size_t i = 0; series != NULL && i < page->count; i++)
-            series[i] = series_of_positions(page, i, protocol);
+            series[i] = ls_series_of_positions(page, i, protocol);
         const ls_chart chart = {.x_label = "position in the window", .y_label = "nats per token"};
         if (series != NULL) draw_groups(page, chart, "Loss by position", series);
         ls_free(page->ctx, series);

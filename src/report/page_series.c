@@ -76,3 +76,36 @@ ls_chart_series ls_series_of_columns(const ls_page *page, size_t arm, const json
     }
     return s;
 }
+
+const json_t *ls_series_positions(const json_t *arm, const char *protocol) {
+    const json_t *lists = json_object_get(arm, "positions");
+    const ls_column from = {.protocol = protocol};
+    for (size_t i = 0; i < json_array_size(lists); i++)
+        if (ls_column_wants(&from, json_array_get(lists, i))) return json_array_get(lists, i);
+    return NULL;
+}
+
+ls_chart_series ls_series_of_positions(const ls_page *page, size_t arm, const char *protocol) {
+    const double quarter = 1.189207115002721; /* 2^(1/4) */
+    const json_t *found = ls_series_positions(json_array_get(page->arms, arm), protocol);
+    const json_t *first = json_object_get(found, "first"), *end = json_object_get(found, "end");
+    const json_t *loss = json_object_get(found, "loss");
+    size_t room = json_array_size(loss);
+    ls_chart_series s = ls_series_empty(page, arm, room);
+    if (s.x == NULL) return s;
+    s.y = s.x + room;
+    double begins = 0, sum = 0, width = 0;
+    for (size_t i = 0; i < room; i++) {
+        const json_t *value = json_array_get(loss, i);
+        double from = json_number_value(json_array_get(first, i)) + 1;
+        double to = fmax(json_number_value(json_array_get(end, i)) + 1, from + 1);
+        if (width == 0) begins = from;
+        sum += (to - from) * (json_is_number(value) ? json_number_value(value) : NAN);
+        width += to - from;
+        if (to < quarter * begins && i + 1 < room) continue;
+        s.x[s.count] = sqrt(begins * (to - 1));
+        s.y[s.count++] = sum / width;
+        sum = width = 0;
+    }
+    return s;
+}

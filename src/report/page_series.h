@@ -24,4 +24,11 @@ ls_chart_series ls_series_of_rows(const ls_page *page, size_t arm, const ls_colu
 ls_chart_series ls_series_of_columns(const ls_page *page, size_t arm, const json_t *row,
                                      const ls_column *from);
 
+/* An arm's loss by position, of a protocol's longest windows; NULL: there is none. */
+const json_t *ls_series_positions(const json_t *arm, const char *protocol);
+/* The same as a line. Single positions are few tokens and much noise, so neighbours are joined until
+ * a doubling of the position has at most four points; each stands at the geometric middle of its
+ * positions, counted from 1. */
+ls_chart_series ls_series_of_positions(const ls_page *page, size_t arm, const char *protocol);
+
 #endif

@@ -60,12 +60,17 @@ void ls_paper_begin_row(ls_paper *paper, const json_t *arm, double seeds);
 const char *ls_paper_spread(const ls_page *page, bool shares);
 
 /* A part by its words: "about", "ppl PROTOCOL" and the other measures, "resolution", "suite NAME",
- * "against ARM MEASURE PROTOCOL", "tau PROTOCOL LENGTH ARM ...", "cost", "runs ..." (runs.h), those
- * of ls_paper_resolution_table. False: there is none of that name. */
+ * "against ARM MEASURE PROTOCOL", "tau PROTOCOL LENGTH ARM ...", "positions PROTOCOL", "cost",
+ * "runs ..." (runs.h), those of ls_paper_resolution_table. False: there is none of that name. */
 bool ls_paper_part(ls_paper *paper, const char *words);
 void ls_paper_all(ls_paper *paper);
 /* The table of "PROTOCOL LENGTH ARM ARM ARM ..."; false: there is none. */
 bool ls_paper_tau_table(ls_paper *paper, const char *words);
+
+/* The loss by position of a protocol's longest windows, over ranges that double, and of "ARM
+ * PROTOCOL FIRST" that of the range that begins there. */
+bool ls_paper_positions_table(ls_paper *paper, const char *protocol);
+double ls_paper_positions(const ls_page *page, const char *words);
 
 /* The table of "resolution", "oscillation" or "expected-oscillation" by length, or at one length by
  * layer, "resolution layers LENGTH"; false: there is none. All by length that tables for a paper
@@ -92,7 +97,7 @@ double ls_paper_against(const ls_page *page, const char *words, bool half);
 
 /* Whether a list of names, separated by spaces, has this one; an empty list has all. */
 bool ls_paper_chosen(const char *names, const char *name);
-/* A chart by its words, "ppl PROTOCOL [ARM ...]", "suite NAME [ARM ...]", "scores LENGTH [ARM
+/* A chart by its words, "ppl PROTOCOL [ARM ...]", "positions ...", "suite NAME [ARM ...]", "scores LENGTH [ARM
  * ...]", "expected LENGTH [ARM ...]", "heat NAME ARM", "against ARM MEASURE PROTOCOL LENGTH [ARM
  * ...]" or "runs TABLE [ROW ...]", as an SVG file, and its title. False: there is none. */
 bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes, ls_text *out);

@@ -387,6 +387,7 @@ bool ls_paper_part(ls_paper *p, const char *words) {
     if (strcmp(kind, "suite") == 0) return put_suite(p, name);
     if (strcmp(kind, "tau") == 0) return ls_paper_tau_table(p, words + strlen("tau"));
     if (strcmp(kind, "against") == 0) return ls_paper_against_table(p, words + strlen("against"));
+    if (strcmp(kind, "positions") == 0) return ls_paper_positions_table(p, name);
     if (strcmp(kind, "about") == 0) return put_about(p);
     if (strcmp(kind, "cost") == 0) return put_cost(p);
     if (strcmp(kind, "runs") == 0) return ls_runs_part(p, name);
@@ -448,6 +449,7 @@ double ls_paper_lookup(const ls_page *page, const char *words) {
         return found == 2 || found == 3 ? lookup_suite(page, a, b, length) : NAN;
     }
     if (strcmp(kind, "tau") == 0) return ls_paper_tau(page, words + strlen("tau"));
+    if (strcmp(kind, "positions") == 0) return ls_paper_positions(page, words + strlen(kind));
     if (strcmp(kind, "runs") == 0) return ls_runs_lookup(page, words + strlen("runs"));
     if (strcmp(kind + half, "against") == 0)
         return ls_paper_against(page, words + half + strlen("against"), half > 0);
@@ -465,6 +467,7 @@ double ls_paper_lookup(const ls_page *page, const char *words) {
 static const char *const plain_words[] = {"suite",
                                           "tau",
                                           "against",
+                                          "positions",
                                           "about",
                                           "cost",
                                           "runs",
