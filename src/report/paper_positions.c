@@ -29,17 +29,16 @@ static double mean_between(const json_t *row, double from, double to) {
     return sum / width;
 }
 
+static double end_of(double start) {
+    return start == 0 ? FIRST_RANGE : 2 * start;
+}
+
 /* 0, 16, 32, 64 and so on, as far as a window goes. */
 static size_t ranges_of(double length, double starts[RANGES_MAX]) {
     size_t count = 0;
-    for (double start = 0; start < length && count < RANGES_MAX;
-         start = start == 0 ? FIRST_RANGE : 2 * start)
+    for (double start = 0; start < length && count < RANGES_MAX; start = end_of(start))
         starts[count++] = start;
     return count;
-}
-
-static double end_of(double start) {
-    return start == 0 ? FIRST_RANGE : 2 * start;
 }
 
 bool ls_paper_positions_table(ls_paper *p, const char *protocol) {
